@@ -1,0 +1,92 @@
+"""What an agent is, as data only: its blocks as the developer defines them, and its record as stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from pagedaemon.config import Frozen, Model, Settings
+from pagedaemon.errors import InvalidInput
+from pagedaemon.messages import checked_text
+from pagedaemon.resources import starter_block
+
+DEFAULT_LIMIT = 4_000
+"""Characters a block may hold where nothing else is said."""
+
+
+class Block(Frozen):
+    """A block as a developer defines it: a labelled text, pinned in the system prompt.
+
+    `Block.load("persona/companion")` takes a starter from `blocks/`; `Block.human(...)` and
+    `Block.persona(...)` take text. Limits count characters (Unicode code points).
+    """
+
+    label: str = Field(min_length=1, max_length=60)
+    """What the agent calls it, such as `persona`, `human`, `team`. Unique in an agent."""
+    value: str = ""
+    description: str = ""
+    """What belongs in it; shown to the model."""
+    limit: int = Field(default=DEFAULT_LIMIT, gt=0)
+    """Characters the value may have. More is refused, never cut."""
+    read_only: bool = False
+    """Whether the agent may not edit it; the Python API may."""
+
+    @field_validator("label")
+    @classmethod
+    def _label(cls, label: str) -> str:
+        if not all(letter.isalnum() or letter in "_-" for letter in label):
+            raise ValueError("a label holds letters, digits, '_' and '-' only")
+        return label
+
+    @classmethod
+    def load(cls, name: str, **changes: Any) -> Block:
+        """A starter block by its path in `blocks/` without ending, such as `persona/companion`.
+
+        `changes` replace fields of it: `Block.load("human/basic", value="Name: Lin")`.
+
+        Raises:
+            NotFound: there is no such starter; the message lists what there is.
+        """
+        fields, value = starter_block(name)
+        return cls(**{**fields, "value": value, **changes})
+
+    @classmethod
+    def persona(cls, value: str, **fields: Any) -> Block:
+        """Who the agent is: the starter `persona/blank` with this text."""
+        return cls.load("persona/blank", value=value, **fields)
+
+    @classmethod
+    def human(cls, value: str, **fields: Any) -> Block:
+        """Whom the agent talks to: the starter `human/basic` with this text."""
+        return cls.load("human/basic", value=value, **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """An agent as it is stored."""
+
+    id: str
+    name: str
+    settings: Settings
+    model: Model | None
+    """None: the runtime's default model. Its key is never stored."""
+    tools: Mapping[str, str]
+    """Its Python tools: name to hash of the schema it was given with."""
+    created_at: datetime
+    updated_at: datetime
+
+
+def checked_name(name: object, what: str) -> str:
+    """A display name: one line of 1 to 200 characters, any script.
+
+    Raises:
+        InvalidInput: otherwise.
+    """
+    text = checked_text(name, what)
+    if len(text) > 200 or "\n" in text or "\r" in text:
+        raise InvalidInput(f"{what} must be one line of at most 200 characters")
+    return text

@@ -1,0 +1,200 @@
+"""Every error this package raises on purpose, as one small tree.
+
+Who must act decides the branch: the developer (settings, input), the operator (store), the provider
+(model) or the model itself (a refused edit or a failed tool, which it reads as a result and can try
+again).
+
+    PagedaemonError
+    ├── ConfigError             settings that cannot work; nothing was started
+    │   ├── NoModel             neither the agent nor the runtime names a model
+    │   ├── MissingDependency   an optional package is needed and not installed
+    │   └── ToolDefinitionError a Python function cannot become a tool
+    ├── InvalidInput            a value refused at the edge; nothing was stored
+    ├── NotFound                no such agent, block, conversation, message, passage, template
+    ├── AlreadyExists           a name or label is taken
+    ├── Closed                  the runtime was closed, or belongs to another process after a fork
+    ├── EditRefused             a block edit that would lose or break something; the block is unchanged
+    ├── ToolFailure             raised inside a tool to tell the model what went wrong
+    ├── ContextOverflow         what must be in the request does not fit the model's window
+    ├── ModelError              the model gave no usable reply
+    │   ├── ModelUnavailable    timeouts, 5xx, connection lost: retried, with a cap
+    │   │   └── RateLimited     429: retried after the time the provider names
+    │   ├── RequestRejected     400: never retried
+    │   │   └── ContextTooLong  the provider counted more tokens than its window holds
+    │   ├── AuthenticationFailed 401, 403: never retried
+    │   ├── QuotaExceeded       spent budget: never retried
+    │   └── BadReply            the reply could not be put together
+    └── StoreError
+        ├── StorageFull         the disk or the allowed size is used up
+        ├── StorageUnavailable  the file cannot be read or written
+        ├── StoreTooNew         written by a newer release; left untouched
+        └── LeaseLost           another worker has taken the conversation over
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+EditReason = Literal[
+    "empty_text",
+    "not_found",
+    "ambiguous",
+    "too_long",
+    "read_only",
+    "stale",
+    "no_such_block",
+    "no_such_line",
+    "bad_text",
+]
+
+
+class PagedaemonError(Exception):
+    """The root: `except PagedaemonError` catches everything this package raises on purpose."""
+
+
+class ConfigError(PagedaemonError):
+    """Settings that cannot work. Nothing was started."""
+
+
+class NoModel(ConfigError):
+    """Neither the agent nor the runtime names a model."""
+
+
+class MissingDependency(ConfigError):
+    """An optional package is needed; the message names what to install."""
+
+
+class ToolDefinitionError(ConfigError):
+    """A Python function cannot become a tool; the message names the parameter."""
+
+
+class InvalidInput(PagedaemonError):
+    """A value was refused at the edge. Nothing was stored."""
+
+
+class NotFound(PagedaemonError):
+    """There is no such thing in this space."""
+
+
+class AlreadyExists(PagedaemonError):
+    """The name or label is taken."""
+
+
+class Closed(PagedaemonError):
+    """The runtime was closed, or the process was forked after it was opened: open a new one."""
+
+
+class EditRefused(PagedaemonError):
+    """A block edit that was not applied. The block is exactly as it was.
+
+    Attributes:
+        reason: what stood in the way, one of `EditReason`.
+        label: the block's label.
+        current: the block's value now, for another try. None where the block does not exist.
+        nearest: lines of the current value most like the text that was asked for.
+        limit: the block's limit, in characters.
+        size: the size the value would have had, in characters (0 where it does not matter).
+    """
+
+    def __init__(
+        self,
+        reason: EditReason,
+        label: str,
+        message: str,
+        *,
+        current: str | None = None,
+        nearest: tuple[str, ...] = (),
+        limit: int = 0,
+        size: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.reason: EditReason = reason
+        self.label = label
+        self.current = current
+        self.nearest = nearest
+        self.limit = limit
+        self.size = size
+
+
+class ToolFailure(PagedaemonError):
+    """Raise it inside a tool: its text becomes the error result that the model reads."""
+
+
+class ContextOverflow(PagedaemonError):
+    """What must be in the request does not fit, and nothing is left to page out.
+
+    Attributes:
+        budget: tokens the request may have.
+        needed: tokens it would have.
+        largest: (what, tokens) of the largest parts, largest first.
+    """
+
+    def __init__(self, budget: int, needed: int, largest: tuple[tuple[str, int], ...]) -> None:
+        self.budget = budget
+        self.needed = needed
+        self.largest = largest
+        parts = ", ".join(f"{what} {tokens}" for what, tokens in largest)
+        super().__init__(
+            f"The request needs {needed} tokens and the budget is {budget}. Largest parts: {parts}. "
+            "Shorten one of them, detach a block or a tool, or use a model with a larger window."
+        )
+
+
+class ModelError(PagedaemonError):
+    """The model gave no usable reply. The user's message is kept."""
+
+
+class ModelUnavailable(ModelError):
+    """Timeout, 5xx or a lost connection, after the allowed retries."""
+
+
+class RateLimited(ModelUnavailable):
+    """429 after the allowed retries.
+
+    Attributes:
+        retry_after: seconds the provider asked to wait, or None.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RequestRejected(ModelError):
+    """The provider refused the request as such (400, 404, 422)."""
+
+
+class ContextTooLong(RequestRejected):
+    """The provider counted more tokens than its window holds."""
+
+
+class AuthenticationFailed(ModelError):
+    """The key is missing, wrong or not allowed to use this model (401, 403)."""
+
+
+class QuotaExceeded(ModelError):
+    """The account's budget is spent (402, or 429 with code insufficient_quota)."""
+
+
+class BadReply(ModelError):
+    """The reply could not be put together, for instance a stream cut off inside a tool call."""
+
+
+class StoreError(PagedaemonError):
+    """The store could not do what was asked. Nothing of the transaction remains."""
+
+
+class StorageFull(StoreError):
+    """The disk, or the size allowed for the file, is used up."""
+
+
+class StorageUnavailable(StoreError):
+    """The file cannot be read or written."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer release. It was left untouched."""
+
+
+class LeaseLost(StoreError):
+    """Another worker has taken the conversation over; this one writes nothing more."""

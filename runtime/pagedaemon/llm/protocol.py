@@ -1,0 +1,111 @@
+"""The seam to a model: what it is asked, what it answers, whole or in parts.
+
+Anything with `complete` and `stream` is a model. Streaming is the same reply in parts: the last part
+of a stream is the `Reply` itself, so both ways store the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from pagedaemon.messages import Usage
+
+WireMessage: TypeAlias = Mapping[str, Any]
+"""One message in the OpenAI chat-completions shape: `role`, `content`, `tool_calls`, `tool_call_id`."""
+
+WireTool: TypeAlias = Mapping[str, Any]
+"""One tool in the same shape: `{"type": "function", "function": {name, description, parameters}}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model is asked: the whole of what it can know."""
+
+    messages: tuple[WireMessage, ...]
+    tools: tuple[WireTool, ...] = ()
+    max_output_tokens: int | None = None
+    purpose: Literal["step", "summary"] = "step"
+    """`step`: the agent itself. `summary`: an auxiliary call."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawCall:
+    """A function call to the letter, before anyone has read it."""
+
+    id: str
+    """The provider's id; may be empty or repeated."""
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's whole answer."""
+
+    content: str = ""
+    calls: tuple[RawCall, ...] = ()
+    reasoning: str = ""
+    finish: Literal["stop", "tool_calls", "length", "refusal"] = "stop"
+    usage: Usage | None = None
+    """None where the provider reported none (all zeros count as none)."""
+    opaque: Mapping[str, Any] = field(default_factory=dict)
+    """Provider fields that must come back unchanged, such as signed reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """More of the reply's plain text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPart:
+    """More of the provider's own reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """More of one function call. `name` comes whole, with the first part or later; arguments in pieces."""
+
+    index: int
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The reply is asked again from the start: parts shown so far no longer count."""
+
+    reason: str
+
+
+Part: TypeAlias = TextPart | ReasoningPart | CallPart | Restart | Reply
+
+
+class ChatModel(Protocol):
+    """A model that can be asked. Implementations raise only `ModelError`s."""
+
+    async def complete(self, request: Request) -> Reply:
+        """The whole reply.
+
+        Raises:
+            ModelError: one of its kinds; `ModelUnavailable` where trying again may help.
+        """
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Part]:
+        """The reply in parts; the last part is the `Reply`.
+
+        Raises:
+            ModelError: as `complete`; also in the middle, when the connection breaks.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,138 @@
+"""What stands in a conversation: messages and the calls in them, as they are stored.
+
+Rendering for a provider is a pure function of these values (`context.render`), so whatever
+is needed to show a message again in the same words is kept in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from pagedaemon.errors import InvalidInput
+
+Role = Literal["user", "assistant", "tool"]
+
+Kind = Literal["message", "heartbeat", "alert", "summary", "reply", "result"]
+"""`message`: a person's words. `heartbeat`, `alert`, `summary`: user-role events made by the runtime.
+`reply`: what the model said. `result`: what a call returned."""
+
+Label = Literal["owner", "user", "agent", "tool", "external"]
+"""Who stands behind a text, most trusted first. What is derived takes the lowest label of its sources."""
+
+HeartbeatReason = Literal["requested", "failed", "pressure", "required", "nudge"]
+"""Why the agent thinks once more."""
+
+StopReason = Literal[
+    "end_turn",
+    "no_reply",
+    "cancelled",
+    "max_steps",
+    "max_seconds",
+    "max_tokens",
+    "repeated_failure",
+    "refused",
+    "interrupted",
+    "error",
+]
+"""Why a turn ended. `end_turn` and `no_reply` are the agent's own yield, with and without a word to the
+user; `max_…` and `repeated_failure` are bounds; `refused` is the provider's refusal; `interrupted` a crash
+that could not be taken up again; `error` a typed error that the caller was given."""
+
+CallStatus = Literal["intended", "started", "ok", "failed", "unknown"]
+"""`unknown`: started, and nobody saw the end. It is told to the model and never run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One function call as the model made it."""
+
+    id: str
+    """On the wire; unique in the conversation, also where the provider's own id was not."""
+    tool: str
+    arguments: str
+    """A JSON object, as it is shown to the model again. Equal to `raw` wherever that is one."""
+    raw: str
+    """What the model sent, to the letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a conversation. Instants are UTC; `seq` counts from 1 in the conversation."""
+
+    id: str
+    seq: int
+    role: Role
+    kind: Kind
+    text: str
+    created_at: datetime
+    calls: tuple[Call, ...] = ()
+    call_id: str | None = None
+    """Of a result: the `Call.id` it answers."""
+    tool: str | None = None
+    """Of a result: the tool's name."""
+    status: str = ""
+    """Of an event: the volatile lines (local time, counts, sizes) that were shown with it."""
+    digest: str | None = None
+    """What is shown in place of an oversize text, from its first showing on."""
+    pinned: bool = False
+    label: Label = "user"
+    author: str | None = None
+    turn_id: str | None = None
+    step_id: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Per kind: a heartbeat's `reason`; the `covers` of a summary; a reply's `opaque` provider fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What model calls cost. Token counts are the provider's, unless `estimated`."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the prompt tokens: read from the provider's cache."""
+    reasoning_tokens: int = 0
+    """Of the completion tokens: spent on reasoning."""
+    estimated: bool = False
+    """True where a provider reported nothing and the counts are our own."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.estimated or other.estimated,
+        )
+
+
+def checked_text(value: object, what: str, *, empty: bool = False) -> str:
+    """The value, if it is text that both databases and every provider can hold.
+
+    Raises:
+        InvalidInput: not a string, empty (unless allowed), or with a NUL or a lone surrogate.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be text, not {type(value).__name__}")
+    if not value.strip() and not empty:
+        raise InvalidInput(f"{what} is empty")
+    if "\x00" in value:
+        raise InvalidInput(f"{what} contains a NUL character, which no store can keep: remove it")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidInput(
+                f"{what} contains a lone surrogate at position {error.start}: it is not valid Unicode"
+            ) from error
+    return value

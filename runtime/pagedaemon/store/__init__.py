@@ -1,0 +1,1 @@
+"""The one place that speaks SQL: tables, transactions, and a sentence for every query."""
