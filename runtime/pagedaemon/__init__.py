@@ -1,3 +1,51 @@
-"""pagedaemon: agents that page their own memory."""
+"""pagedaemon: agents that page their own memory.
+
+A small core memory pinned in the prompt, a queue of recent messages, and two stores outside the
+window that the agent searches and writes through its own function calls. `Runtime` is the front
+door, and `AsyncRuntime` the same for async programs.
+"""
+
+from pagedaemon.agent import Block
+from pagedaemon.config import Limits, Model, Paging, Settings, Style
+from pagedaemon.errors import (
+    AlreadyExists,
+    ConfigError,
+    ContextOverflow,
+    EditRefused,
+    InvalidInput,
+    ModelError,
+    NotFound,
+    PagedaemonError,
+    StoreError,
+    ToolFailure,
+)
+from pagedaemon.events import Turn
+from pagedaemon.runtime import AsyncRuntime
+from pagedaemon.tools.tool import Tool, ToolContext, tool
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyExists",
+    "AsyncRuntime",
+    "Block",
+    "ConfigError",
+    "ContextOverflow",
+    "EditRefused",
+    "InvalidInput",
+    "Limits",
+    "Model",
+    "ModelError",
+    "NotFound",
+    "PagedaemonError",
+    "Paging",
+    "Settings",
+    "StoreError",
+    "Style",
+    "Tool",
+    "ToolContext",
+    "ToolFailure",
+    "Turn",
+    "__version__",
+    "tool",
+]

@@ -1,4 +1,5 @@
-"""What an agent is, as data only: its blocks as the developer defines them, and its record as stored."""
+"""What an agent is, as data only: its blocks as the developer defines them, and its record as
+stored."""
 
 from __future__ import annotations
 

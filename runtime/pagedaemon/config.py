@@ -29,14 +29,15 @@ class Model(Frozen):
     """
 
     name: str = Field(min_length=1)
-    """`provider/model`. `openai/…` talks to any OpenAI-compatible endpoint, `offline` to the built-in
-    rule model; a name registered with `Runtime(models={...})` to that object."""
+    """`provider/model`. `openai/…` talks to any OpenAI-compatible endpoint, `offline` to the
+    built-in rule model; a name registered with `Runtime(models={...})` to that object."""
     base_url: str | None = None
     """Endpoint, such as `http://localhost:8000/v1`. None: the provider's own."""
     api_key: SecretStr | None = None
     """Never stored and never logged. None: the provider's environment variable."""
     context_window: int | None = Field(default=None, gt=0)
-    """Tokens the model can read and write together. None: 128,000 hosted, 8,192 behind a `base_url`."""
+    """Tokens the model can read and write together. None: 128,000 hosted, 8,192 behind a
+    `base_url`."""
     max_output_tokens: int = Field(default=2_048, gt=0)
     """Tokens kept free for the reply, and asked of the provider as its limit."""
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -49,7 +50,7 @@ class Model(Frozen):
     """Further fields of the request body, passed on as they are."""
 
     def __init__(self, name: str, **settings: Any) -> None:
-        super().__init__(name=name, **settings)
+        super().__init__(**{"name": name, **settings})
 
     @model_validator(mode="before")
     @classmethod
@@ -65,7 +66,8 @@ class Model(Frozen):
 
     @property
     def budget(self) -> int:
-        """Tokens one request may have: the window less what is kept for the reply (at most half)."""
+        """Tokens one request may have: the window less what is kept for the reply (at most
+        half)."""
         return self.window - min(self.max_output_tokens, self.window // 2)
 
 
@@ -74,9 +76,11 @@ class Style(Frozen):
 
     name: str
     reply: Literal["tool", "content"]
-    """`tool`: the user hears what is passed to `send_message`. `content`: the reply's plain text."""
+    """`tool`: the user hears what is passed to `send_message`. `content`: the reply's plain
+    text."""
     continue_on: Literal["heartbeat", "call"]
-    """`heartbeat`: only where the call asks for it. `call`: after any call of a non-terminal tool."""
+    """`heartbeat`: only where the call asks for it. `call`: after any call of a non-terminal
+    tool."""
     thoughts: Literal["argument", "provider"]
     """`argument`: each tool takes `inner_thoughts` first. `provider`: the model's own reasoning."""
     plain_text: Literal["reply", "nudge"] = "reply"
@@ -95,7 +99,8 @@ STYLES = {style.name: style for style in (MEMGPT, NATIVE)}
 
 
 class Limits(Frozen):
-    """What bounds one turn. A turn that meets a bound ends with that stop reason, never an error."""
+    """What bounds one turn. A turn that meets a bound ends with that stop reason, never an
+    error."""
 
     steps: int = Field(default=25, gt=0)
     """Model calls."""
@@ -106,8 +111,8 @@ class Limits(Frozen):
     same_failure: int = Field(default=3, gt=0)
     """How often the same call may fail in the same way before the turn stops."""
     nudges: int = Field(default=3, ge=0)
-    """How often one turn may be reminded that its user has no reply yet (`heartbeats="assisted"`). A
-    reminder is repeated only when the step after the last one called a tool."""
+    """How often one turn may be reminded that its user has no reply yet (`heartbeats="assisted"`).
+    A reminder is repeated only when the step after the last one called a tool."""
 
 
 class Paging(Frozen):
@@ -145,7 +150,8 @@ class Settings(Frozen):
     """`assisted` reminds an agent that would leave a user without a reply; `strict` does not."""
     tool_set: Literal["memgpt", "edit"] = "memgpt"
     """Which memory tools it has: `core_memory_append`/`core_memory_replace`, or
-    `memory_insert`/`memory_replace`/`memory_rethink`. Archival, recall and paging tools come with both."""
+    `memory_insert`/`memory_replace`/`memory_rethink`. Archival, recall and paging tools come with
+    both."""
     instructions: str | None = None
     """Base instructions in place of the style's own text. Literal: never a template."""
     timezone: str = "UTC"
@@ -155,4 +161,5 @@ class Settings(Frozen):
     required_tools: tuple[str, ...] = ()
     """Tools that must have been called before a turn may end."""
     parallel_tools: bool = True
-    """Whether several outside tools of one reply may run at once, where each is declared safe for it."""
+    """Whether several outside tools of one reply may run at once, where each is declared safe for
+    it."""

@@ -13,7 +13,7 @@ again).
     ├── NotFound                no such agent, block, conversation, message, passage, template
     ├── AlreadyExists           a name or label is taken
     ├── Closed                  the runtime was closed, or belongs to another process after a fork
-    ├── EditRefused             a block edit that would lose or break something; the block is unchanged
+    ├── EditRefused             an edit that would lose or break something; the block is unchanged
     ├── ToolFailure             raised inside a tool to tell the model what went wrong
     ├── ContextOverflow         what must be in the request does not fit the model's window
     ├── ModelError              the model gave no usable reply
@@ -135,7 +135,7 @@ class ContextOverflow(PagedaemonError):
         self.largest = largest
         parts = ", ".join(f"{what} {tokens}" for what, tokens in largest)
         super().__init__(
-            f"The request needs {needed} tokens and the budget is {budget}. Largest parts: {parts}. "
+            f"The request needs {needed} tokens, the budget is {budget}. Largest parts: {parts}. "
             "Shorten one of them, detach a block or a tool, or use a model with a larger window."
         )
 

@@ -1,8 +1,8 @@
 """What a listener of a turn is told, and what a turn amounts to.
 
-`agent.stream(...)` yields these in order. Deltas (`ReplyDelta`, `ThoughtDelta`) are provisional until
-their `StepFinished`; a `StepReset` takes back what was shown of a step that is asked again. Everything
-else is told only after it was committed.
+`agent.stream(...)` yields these in order. Deltas (`ReplyDelta`, `ThoughtDelta`) are provisional
+until their `StepFinished`; a `StepReset` takes back what was shown of a step that is asked again.
+Everything else is told only after it was committed.
 """
 
 from __future__ import annotations

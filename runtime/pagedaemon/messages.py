@@ -16,11 +16,12 @@ from pagedaemon.errors import InvalidInput
 Role = Literal["user", "assistant", "tool"]
 
 Kind = Literal["message", "heartbeat", "alert", "summary", "reply", "result"]
-"""`message`: a person's words. `heartbeat`, `alert`, `summary`: user-role events made by the runtime.
-`reply`: what the model said. `result`: what a call returned."""
+"""`message`: a person's words. `heartbeat`, `alert`, `summary`: user-role events made by the
+runtime. `reply`: what the model said. `result`: what a call returned."""
 
 Label = Literal["owner", "user", "agent", "tool", "external"]
-"""Who stands behind a text, most trusted first. What is derived takes the lowest label of its sources."""
+"""Who stands behind a text, most trusted first. What is derived takes the lowest label of its
+sources."""
 
 HeartbeatReason = Literal["requested", "failed", "pressure", "required", "nudge"]
 """Why the agent thinks once more."""
@@ -37,9 +38,10 @@ StopReason = Literal[
     "interrupted",
     "error",
 ]
-"""Why a turn ended. `end_turn` and `no_reply` are the agent's own yield, with and without a word to the
-user; `max_…` and `repeated_failure` are bounds; `refused` is the provider's refusal; `interrupted` a crash
-that could not be taken up again; `error` a typed error that the caller was given."""
+"""Why a turn ended. `end_turn` and `no_reply` are the agent's own yield, with and without a word to
+the user; `max_…` and `repeated_failure` are bounds; `refused` is the provider's refusal;
+`interrupted` a crash that could not be taken up again; `error` a typed error that the caller was
+given."""
 
 CallStatus = Literal["intended", "started", "ok", "failed", "unknown"]
 """`unknown`: started, and nobody saw the end. It is told to the model and never run again."""
@@ -83,7 +85,8 @@ class Message:
     turn_id: str | None = None
     step_id: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Per kind: a heartbeat's `reason`; the `covers` of a summary; a reply's `opaque` provider fields."""
+    """Per kind: a heartbeat's `reason`; the `covers` of a summary; a reply's `opaque` provider
+    fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,6 @@ def checked_text(value: object, what: str, *, empty: bool = False) -> str:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidInput(
-                f"{what} contains a lone surrogate at position {error.start}: it is not valid Unicode"
+                f"{what} has a lone surrogate at position {error.start}: it is not valid Unicode"
             ) from error
     return value

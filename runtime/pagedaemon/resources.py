@@ -1,7 +1,7 @@
 """Finds and renders what ships beside the code: `prompts/` and `blocks/`.
 
-In a wheel they lie in the package under `share/`; in a checkout at its top level. A user's own folder
-may override any file of either by the same relative path.
+In a wheel they lie in the package under `share/`; in a checkout at its top level. A user's own
+folder may override any file of either by the same relative path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def shipped(kind: str) -> Path:
 
 
 class Prompts:
-    """The texts the model reads, rendered strictly: a missing value is an error, never an empty string.
+    """The texts the model reads, rendered strictly: a missing value is an error, never an empty
+    string.
 
     Args:
         overrides: a folder whose files replace shipped ones of the same relative path.
@@ -75,8 +76,7 @@ class Prompts:
     def names(self) -> list[str]:
         """All templates, by name."""
         return sorted(
-            name.removesuffix(".j2")
-            for name in self._environment.list_templates(extensions=["j2"])
+            name.removesuffix(".j2") for name in self._environment.list_templates(extensions=["j2"])
         )
 
 

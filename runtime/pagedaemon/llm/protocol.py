@@ -1,7 +1,7 @@
 """The seam to a model: what it is asked, what it answers, whole or in parts.
 
-Anything with `complete` and `stream` is a model. Streaming is the same reply in parts: the last part
-of a stream is the `Reply` itself, so both ways store the same thing.
+Anything with `complete` and `stream` is a model. Streaming is the same reply in parts: the last
+part of a stream is the `Reply` itself, so both ways store the same thing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,17 @@ from typing import Any, Literal, Protocol, TypeAlias
 from pagedaemon.messages import Usage
 
 WireMessage: TypeAlias = Mapping[str, Any]
-"""One message in the OpenAI chat-completions shape: `role`, `content`, `tool_calls`, `tool_call_id`."""
+"""One message in the OpenAI chat-completions shape: `role`, `content`, `tool_calls`,
+`tool_call_id`."""
 
 WireTool: TypeAlias = Mapping[str, Any]
-"""One tool in the same shape: `{"type": "function", "function": {name, description, parameters}}`."""
+"""One tool in the same shape: `{"type": "function", "function": {name, description,
+parameters}}`."""
+
+CALL_EXTRAS = "call_extras"
+"""Key in `Reply.opaque`: a list with one object per call, in order, holding the provider's own
+fields of that call, such as a signature. Each goes back into the call it came from; the key itself
+never does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,8 @@ class Reply:
     usage: Usage | None = None
     """None where the provider reported none (all zeros count as none)."""
     opaque: Mapping[str, Any] = field(default_factory=dict)
-    """Provider fields that must come back unchanged, such as signed reasoning."""
+    """Provider fields that must come back unchanged, such as signed reasoning: each goes back under
+    its own name into the assistant message. Under `CALL_EXTRAS` stand those of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,8 @@ class ReasoningPart:
 
 @dataclass(frozen=True, slots=True)
 class CallPart:
-    """More of one function call. `name` comes whole, with the first part or later; arguments in pieces."""
+    """More of one function call. `name` comes whole, with the first part or later; arguments in
+    pieces."""
 
     index: int
     name: str = ""

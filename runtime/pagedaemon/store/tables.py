@@ -3,7 +3,8 @@
 A store is made from this page and stamped; older ones are brought here by `store/migrations`. Every
 row carries its space, so that the same tables serve one file per space and one database for many.
 Instants are ISO 8601 text in UTC with microseconds (sortable as text, alike on every database).
-Order never rests on them: conversations number their messages, turns their steps, steps their calls.
+Order never rests on them: conversations number their messages, turns their steps, steps their
+calls.
 """
 
 from __future__ import annotations
@@ -81,7 +82,12 @@ agents = Table(
     Column("tools", JSON, nullable=False),
     Column("recall_count", Integer, nullable=False, default=0),
     Column("archival_count", Integer, nullable=False, default=0),
-    Column("usage", JSON, nullable=False),
+    Column("spent_calls", Integer, nullable=False, default=0),
+    Column("spent_prompt_tokens", Integer, nullable=False, default=0),
+    Column("spent_completion_tokens", Integer, nullable=False, default=0),
+    Column("spent_cached_tokens", Integer, nullable=False, default=0),
+    Column("spent_reasoning_tokens", Integer, nullable=False, default=0),
+    Column("spent_estimated", Boolean, nullable=False, default=False),
     _instant("created_at"),
     _instant("updated_at"),
     UniqueConstraint("space", "name"),
@@ -105,8 +111,8 @@ blocks = Table(
     _instant("updated_at"),
     UniqueConstraint("space", "name"),
 )
-"""A block that stands alone has a name, unique in its space; one made for an agent has an owner instead
-and goes with it."""
+"""A block that stands alone has a name, unique in its space; one made for an agent has an owner
+instead and goes with it."""
 
 agent_blocks = Table(
     "agent_blocks",
@@ -152,8 +158,8 @@ conversations = Table(
     _instant("created_at"),
     UniqueConstraint("agent_id", "name"),
 )
-"""`epoch` fences writers; `window_version` changes with every change of the window, so that a copy in
-memory knows whether it is still right."""
+"""`epoch` fences writers; `window_version` changes with every change of the window, so that a copy
+in memory knows whether it is still right."""
 
 turns = Table(
     "turns",
@@ -168,7 +174,9 @@ turns = Table(
     Column("seq", Integer, nullable=False),
     Column("event", String(20), nullable=False),
     Column("key", String(200)),
+    Column("body", JSON(none_as_null=True)),
     Column("body_hash", String(64)),
+    Column("owner", String(64)),
     Column("status", String(10), nullable=False),
     Column("attempts", Integer, nullable=False, default=0),
     Column("stop_reason", String(20)),
@@ -181,6 +189,9 @@ turns = Table(
     UniqueConstraint("conversation_id", "seq"),
     UniqueConstraint("conversation_id", "key"),
 )
+"""`body` holds what woke the turn until it is claimed; the message gets its number only then, so
+that one that waits never stands between another turn's call and its result."""
+
 Index(
     "ix_turns_open",
     turns.c.conversation_id,
@@ -296,9 +307,7 @@ passages = Table(
     metadata,
     _id(),
     _space(),
-    Column(
-        "archive_id", ForeignKey("archives.id", ondelete="CASCADE"), nullable=False, index=True
-    ),
+    Column("archive_id", ForeignKey("archives.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("agent_id", String(64), index=True),
     Column("text", Text, nullable=False),
     Column("content_hash", String(64), nullable=False),
@@ -346,7 +355,8 @@ provenance = Table(
     _space(),
     Index("ix_provenance_parent", "parent_kind", "parent_id"),
 )
-"""What was made from what: a summary from messages, a passage from a message, a reflection from passages."""
+"""What was made from what: a summary from messages, a passage from a message, a reflection from
+passages."""
 
 embeddings = Table(
     "embeddings",
@@ -381,6 +391,5 @@ token_factors = Table(
     Column("model", String(200), primary_key=True),
     Column("space", String(64), primary_key=True),
     Column("factor", Float, nullable=False),
-    Column("samples", Integer, nullable=False),
 )
 """Per model: reported prompt tokens over our estimate."""

@@ -1,0 +1,376 @@
+"""Agents as a user holds them, and the agents of a space."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from pagedaemon.agent import AgentRecord, Block, checked_name
+from pagedaemon.clock import new_id, zone
+from pagedaemon.config import STYLES, Model, Settings
+from pagedaemon.errors import AlreadyExists, ConfigError, NotFound
+from pagedaemon.events import ContextReport, Event, Turn
+from pagedaemon.handles.blocks import AsyncAgentBlocks, AsyncBlock, hold
+from pagedaemon.handles.conversation import MAIN, AsyncConversation, AsyncConversations
+from pagedaemon.handles.memory import AsyncArchive, AsyncRecall
+from pagedaemon.messages import Usage
+from pagedaemon.scheduler import Scheduler
+from pagedaemon.store import agents as rows
+from pagedaemon.store import blocks as block_rows
+from pagedaemon.store import conversations as conversation_rows
+from pagedaemon.store import fulltext
+from pagedaemon.store import passages as passage_rows
+from pagedaemon.store.conversations import ConversationRow
+from pagedaemon.store.transaction import Transaction
+from pagedaemon.tools.tool import Tool
+
+GivenBlocks: TypeAlias = Sequence[Block | AsyncBlock]
+
+
+class AsyncAgent:
+    """An agent: settings, blocks, archive, tools, and one or more conversations."""
+
+    def __init__(self, scheduler: Scheduler, record: AgentRecord, main: AsyncConversation) -> None:
+        self._scheduler = scheduler
+        self._record = record
+        self._main = main
+        self.blocks = AsyncAgentBlocks(scheduler, record.id)
+        self.recall = AsyncRecall(scheduler, record.id)
+        self.archive = AsyncArchive(scheduler, record.id)
+        self.conversations = AsyncConversations(scheduler, record.id)
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name!r} {self.id}>"
+
+    @property
+    def id(self) -> str:
+        """Stable over export."""
+        return self._record.id
+
+    @property
+    def name(self) -> str:
+        """Unique in its space."""
+        return self._record.name
+
+    @property
+    def settings(self) -> Settings:
+        """As last read."""
+        return self._record.settings
+
+    @property
+    def model(self) -> Model | None:
+        """As last read, without key; None: the runtime's default."""
+        return self._record.model
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names of its Python tools."""
+        return tuple(self._record.tools)
+
+    async def send(self, text: str, *, author: str | None = None) -> Turn:
+        """Says something in the conversation `main`: see `AsyncConversation.send`."""
+        return await self._main.send(text, author=author)
+
+    def stream(self, text: str, *, author: str | None = None) -> AsyncGenerator[Event, None]:
+        """As `send`, event by event: see `AsyncConversation.stream`."""
+        return self._main.stream(text, author=author)
+
+    async def context(self) -> ContextReport:
+        """What the model would see now in `main`, by section, with token counts."""
+        return await self._main.context()
+
+    async def reset(self) -> int:
+        """Empties the window of `main`; all memory stays. Returns how many messages left it."""
+        return await self._main.reset()
+
+    async def cancel(self) -> int:
+        """Stops the turns of `main` that run or wait in this process. Returns how many."""
+        return await self._main.cancel()
+
+    async def usage(self) -> Usage:
+        """What its model calls have cost so far, summaries too."""
+        return await self._scheduler.store.read(lambda tx: rows.usage(tx, self.id))
+
+    async def update(
+        self,
+        *,
+        name: str | None = None,
+        model: Model | str | None = None,
+        tools: Sequence[Tool] | None = None,
+        **settings: Any,
+    ) -> AsyncAgent:
+        """Changes what is given and leaves the rest. It holds from the next turn on.
+
+        Args:
+            settings: fields of `pagedaemon.config.Settings`.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            ConfigError: a setting cannot work; nothing was changed.
+        """
+        self._record = await _change(
+            self._scheduler, self.id, name=name, model=model, tools=tools, settings=settings
+        )
+        return self
+
+    async def delete(self) -> None:
+        """Deletes the agent with its conversations, messages, archive and own blocks.
+
+        A block that another agent holds stays, also when it was made for this one.
+        """
+        await self._scheduler.cancel(self._main.id)
+
+        def work(tx: Transaction) -> None:
+            _delete(tx, self.id)
+
+        for conversation in await self.conversations.list():
+            await conversation.cancel()
+        await self._scheduler.when_idle(self._main.id, work)
+
+
+class AsyncAgents:
+    """The agents of a space, by name."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    async def create(
+        self,
+        name: str,
+        *,
+        blocks: GivenBlocks = (),
+        tools: Sequence[Tool] = (),
+        model: Model | str | None = None,
+        **settings: Any,
+    ) -> AsyncAgent:
+        """A new agent.
+
+        Args:
+            name: one line, unique in the space.
+            blocks: definitions, of which the agent gets its own, or stored blocks, which it shares;
+                in the order the model shall see them.
+            tools: Python functions made tools by `@tool`.
+            model: None: the runtime's default.
+            settings: fields of `pagedaemon.config.Settings`, such as `style="native"`.
+
+        Raises:
+            AlreadyExists: the name is taken, or two blocks have one label.
+            ConfigError: a setting cannot work; nothing was stored.
+        """
+        record, given = self._record(name, tools, model, settings)
+
+        def work(tx: Transaction) -> AsyncConversation:
+            if rows.by_name(tx, record.name) is not None:
+                raise AlreadyExists(
+                    f"an agent called {record.name!r} exists already: get it, or use ensure"
+                )
+            return self._add(tx, record, blocks)
+
+        return await self._opened(record, given, await self._scheduler.store.write(work))
+
+    async def ensure(
+        self,
+        name: str,
+        *,
+        blocks: GivenBlocks = (),
+        tools: Sequence[Tool] = (),
+        model: Model | str | None = None,
+        **settings: Any,
+    ) -> AsyncAgent:
+        """The agent of that name, made if there is none: for the top of a program.
+
+        Model, tools and settings follow the code on every call. Blocks it lacks are attached; the
+        values of those it has are never touched, so nothing it learnt is overwritten.
+
+        Raises:
+            AlreadyExists: it holds another block under the label of a shared one given here.
+            ConfigError: a setting cannot work; nothing was stored.
+        """
+        record, given = self._record(name, tools, model, settings)
+
+        def work(tx: Transaction) -> tuple[AgentRecord, AsyncConversation]:
+            found = rows.by_name(tx, record.name)
+            if found is None:
+                return record, self._add(tx, record, blocks)
+            self._hold_missing(tx, found.id, blocks)
+            current = replace(
+                found, settings=record.settings, model=record.model, tools=record.tools
+            )
+            if current != found:
+                fields = _stored(current)
+                rows.set_fields(tx, found.id, fields, self._scheduler.clock.now())
+            main = conversation_rows.by_name(tx, found.id, MAIN)
+            assert main is not None, "every agent has the conversation main"
+            return current, AsyncConversation(self._scheduler, main)
+
+        current, main = await self._scheduler.store.write(work)
+        return await self._opened(current, given, main)
+
+    async def get(self, name: str) -> AsyncAgent:
+        """The agent of that name or id.
+
+        Raises:
+            NotFound: there is none.
+        """
+
+        def work(tx: Transaction) -> tuple[AgentRecord, AsyncConversation] | None:
+            record = rows.by_name(tx, name) or rows.by_id(tx, name)
+            return None if record is None else (record, self._main(tx, record.id))
+
+        found = await self._scheduler.store.read(work)
+        if found is None:
+            raise NotFound(f"no agent called {name!r} in this space")
+        return AsyncAgent(self._scheduler, *found)
+
+    async def list(self) -> list[AsyncAgent]:
+        """All of them, by name."""
+
+        def work(tx: Transaction) -> list[tuple[AgentRecord, AsyncConversation]]:
+            return [(record, self._main(tx, record.id)) for record in rows.listed(tx)]
+
+        found = await self._scheduler.store.read(work)
+        return [AsyncAgent(self._scheduler, *pair) for pair in found]
+
+    def _main(self, tx: Transaction, agent_id: str) -> AsyncConversation:
+        row = conversation_rows.by_name(tx, agent_id, MAIN)
+        assert row is not None, "every agent has the conversation main"
+        return AsyncConversation(self._scheduler, row)
+
+    def _record(
+        self,
+        name: str,
+        tools: Sequence[Tool],
+        model: Model | str | None,
+        settings: Mapping[str, Any],
+    ) -> tuple[AgentRecord, Model | None]:
+        given = _model(model)
+        now = self._scheduler.clock.now()
+        for tool in tools:
+            self._scheduler.register(tool)
+        record = AgentRecord(
+            new_id("agent"),
+            checked_name(name, "an agent's name"),
+            _settings({}, settings),
+            _without_key(given),
+            {tool.name: tool.schema_hash for tool in tools},
+            now,
+            now,
+        )
+        return record, given
+
+    def _add(self, tx: Transaction, record: AgentRecord, blocks: GivenBlocks) -> AsyncConversation:
+        rows.add(tx, record)
+        for block in blocks:
+            hold(tx, record.id, block, block.label, record.created_at)
+        main = conversation_rows.add(tx, record.id, MAIN, record.created_at)
+        return AsyncConversation(self._scheduler, main)
+
+    def _hold_missing(self, tx: Transaction, agent_id: str, blocks: GivenBlocks) -> None:
+        for block in blocks:
+            held = block_rows.one_of_agent(tx, agent_id, block.label)
+            if held is None:
+                hold(tx, agent_id, block, block.label, self._scheduler.clock.now())
+            elif isinstance(block, AsyncBlock) and held.id != block.id:
+                raise AlreadyExists(
+                    f"the agent holds another block {block.label!r} already: detach it first, or "
+                    "attach this one under another label"
+                )
+
+    async def _opened(
+        self, record: AgentRecord, given: Model | None, main: AsyncConversation
+    ) -> AsyncAgent:
+        if given is not None:
+            self._scheduler.give_model(record.id, given)
+        return AsyncAgent(self._scheduler, record, main)
+
+
+def live_handles(
+    scheduler: Scheduler, record: AgentRecord, conversation_id: str
+) -> tuple[AsyncAgent, AsyncConversation]:
+    """The handles of a turn that is running, made without asking the store."""
+    row = ConversationRow(conversation_id, record.id, MAIN, record.created_at, 0)
+    conversation = AsyncConversation(scheduler, row)
+    return AsyncAgent(scheduler, record, conversation), conversation
+
+
+async def _change(
+    scheduler: Scheduler,
+    agent_id: str,
+    *,
+    name: str | None,
+    model: Model | str | None,
+    tools: Sequence[Tool] | None,
+    settings: Mapping[str, Any],
+) -> AgentRecord:
+    given = _model(model)
+    for tool in tools or ():
+        scheduler.register(tool)
+
+    def work(tx: Transaction) -> AgentRecord:
+        found = rows.by_id(tx, agent_id)
+        if found is None:
+            raise NotFound(f"agent {agent_id} was deleted")
+        current = replace(found, settings=_settings(found.settings.model_dump(), settings))
+        if name is not None and name != found.name:
+            if rows.by_name(tx, name) is not None:
+                raise AlreadyExists(f"an agent called {name!r} exists already")
+            current = replace(current, name=checked_name(name, "an agent's name"))
+        if given is not None:
+            current = replace(current, model=_without_key(given))
+        if tools is not None:
+            current = replace(current, tools={tool.name: tool.schema_hash for tool in tools})
+        rows.set_fields(tx, agent_id, _stored(current), scheduler.clock.now())
+        return current
+
+    record = await scheduler.store.write(work)
+    if given is not None:
+        scheduler.give_model(agent_id, given)
+    return record
+
+
+def _delete(tx: Transaction, agent_id: str) -> None:
+    for conversation in conversation_rows.of_agent(tx, agent_id):
+        conversation_rows.remove(tx, conversation.id)
+    archive_id = passage_rows.archive_of(tx, agent_id)
+    if archive_id is not None:
+        passages = passage_rows.of_archive(tx, archive_id)
+        fulltext.unindex_passages(tx, passages)
+        passage_rows.remove(tx, agent_id, passages)
+    block_rows.remove(tx, block_rows.owned_only_by(tx, agent_id))
+    block_rows.disown(tx, agent_id)
+    rows.remove(tx, agent_id)
+
+
+def _stored(record: AgentRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "settings": record.settings.model_dump(mode="json"),
+        "model": rows.stored_model(record.model),
+        "tools": dict(record.tools),
+    }
+
+
+def _model(model: Model | str | None) -> Model | None:
+    return Model(model) if isinstance(model, str) else model
+
+
+def _without_key(model: Model | None) -> Model | None:
+    return None if model is None else model.model_copy(update={"api_key": None})
+
+
+def _settings(current: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
+    given = dict(changes)
+    style = given.get("style")
+    if isinstance(style, str):
+        if style not in STYLES:
+            raise ConfigError(f"style is one of {', '.join(STYLES)} or a Style, not {style!r}")
+        given["style"] = STYLES[style]
+    try:
+        settings = Settings.model_validate({**current, **given})
+    except ValidationError as error:
+        raise ConfigError(f"these settings cannot work: {error}") from error
+    zone(settings.timezone)
+    return settings

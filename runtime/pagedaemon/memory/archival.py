@@ -1,0 +1,123 @@
+"""Archival: long-term records the agent chose to keep, searched by words and tags, in pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pagedaemon.clock import local_stamp
+from pagedaemon.errors import InvalidInput
+from pagedaemon.memory.effects import Acting, Immediate, Told
+from pagedaemon.messages import checked_text
+from pagedaemon.store import agents as agent_rows
+from pagedaemon.store import conversations as message_rows
+from pagedaemon.store import passages as rows
+from pagedaemon.store.passages import NewPassage, PassageFilter
+from pagedaemon.store.transaction import Transaction
+
+KINDS = ("semantic", "episodic", "procedural", "document")
+MAX_TAGS = 20
+
+
+@dataclass(frozen=True)
+class InsertPassage(Immediate):
+    """`archival_memory_insert`: one fact, kept for good."""
+
+    text: str
+    tags: tuple[str, ...] = ()
+
+    def apply(self, tx: Transaction, acting: Acting) -> Told:
+        """An exact repeat is not stored twice: it answers with the id of what is there."""
+        new = NewPassage(
+            self.text,
+            "semantic",
+            self.tags,
+            importance=None,
+            confidence=1.0,
+            source_kind="step",
+            source_id=acting.step_id,
+            label=acting.label,
+        )
+        passage_id, existing = keep(tx, acting.agent_id, new, acting.now)
+        return Told("results/archived", {"id": passage_id, "existing": existing})
+
+
+def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tuple[str, bool]:
+    """Stores a passage in the agent's archive: the one door for tools, the API and imports.
+
+    Returns:
+        its id, and whether the same text stood there already.
+
+    Raises:
+        InvalidInput: empty text, a tag that is no short text, an unknown kind, a bad number.
+    """
+    checked_text(new.text, "the passage")
+    _check_tags(new.tags)
+    if new.kind not in KINDS:
+        raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, not {new.kind!r}")
+    if new.importance is not None and not 1 <= new.importance <= 10:
+        raise InvalidInput(f"importance goes from 1 to 10, not {new.importance}")
+    if not 0 <= new.confidence <= 1:
+        raise InvalidInput(f"confidence goes from 0 to 1, not {new.confidence}")
+    archive_id = rows.archive_of(tx, agent_id)
+    if archive_id is None:
+        archive_id = rows.add_archive(tx, agent_id, now)
+    existing = rows.same_text(tx, archive_id, new.text)
+    if existing is not None:
+        rows.refresh(tx, [existing], now)
+        return existing, True
+    passage_id = rows.add(tx, archive_id, agent_id, new, now)
+    if new.source_id is not None:
+        message_rows.made_from(
+            tx, ("passage", passage_id), [(new.source_kind, new.source_id)], "saved_in"
+        )
+    agent_rows.count_archival(tx, agent_id, 1)
+    return passage_id, False
+
+
+def _check_tags(tags: tuple[str, ...]) -> None:
+    if len(tags) > MAX_TAGS:
+        raise InvalidInput(f"at most {MAX_TAGS} tags, not {len(tags)}")
+    for tag in tags:
+        if len(checked_text(tag, "a tag")) > 100:
+            raise InvalidInput(f"a tag has at most 100 characters: {tag[:40]!r}…")
+
+
+@dataclass(frozen=True)
+class SearchPassages(Immediate):
+    """`archival_memory_search`: one page of found passages."""
+
+    words: str
+    tags: tuple[str, ...] = ()
+    page: int = 0
+
+    def apply(self, tx: Transaction, acting: Acting) -> Told:
+        """Reads, and notes that what it shows was used."""
+        if self.page < 0:
+            raise InvalidInput(f"page must be 0 or more, not {self.page}")
+        offset = min(self.page, 10**9) * acting.page_size
+        given = PassageFilter(acting.agent_id, acting.now, tags=self.tags)
+        hits, total = rows.search(tx, self.words, given, offset=offset, limit=acting.page_size)
+        if not hits:
+            _, searched = agent_rows.counts(tx, acting.agent_id)
+            return Told("results/nothing_found", {"query": self.words, "total_searched": searched})
+        rows.refresh(tx, [hit.id for hit in hits], acting.now)
+        return Told(
+            "results/passages",
+            {
+                "query": self.words,
+                "hits": [
+                    {
+                        "id": hit.id,
+                        "date": local_stamp(hit.created_at, acting.timezone),
+                        "tags": list(hit.tags),
+                        "source": hit.label,
+                        "text": hit.text,
+                    }
+                    for hit in hits
+                ],
+                "first": offset + 1,
+                "total": total,
+                "next_page": self.page + 1 if offset + len(hits) < total else None,
+            },
+        )

@@ -1,0 +1,310 @@
+"""Recall: every message ever. Searching it, reading long ones in pages, pinning, paging out by
+hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from pagedaemon.clock import local_stamp, new_id, zone
+from pagedaemon.errors import InvalidInput, NotFound
+from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told
+from pagedaemon.memory.eviction import Group, evictable, groups
+from pagedaemon.messages import Label, Message, Role, checked_text
+from pagedaemon.store import agents as agent_rows
+from pagedaemon.store import conversations as rows
+from pagedaemon.store import recall as queries
+from pagedaemon.store.recall import MessageFilter, MessageHit
+from pagedaemon.store.transaction import Transaction
+
+EXCERPT = 600
+"""Characters of one hit that a search tool shows; `read_page` shows the rest."""
+
+LABELS: tuple[Label, ...] = ("owner", "user", "agent", "tool", "external")
+
+
+def lowest(labels: Sequence[Label]) -> Label:
+    """The least trusted of the labels: what is derived takes it, so none ever rises."""
+    return max(labels, key=LABELS.index, default="agent")
+
+
+@dataclass(frozen=True)
+class SearchMessages(Immediate):
+    """`conversation_search` and `conversation_search_date`: one page of found messages."""
+
+    words: str | None
+    roles: tuple[Role, ...] = ()
+    start: str | None = None
+    end: str | None = None
+    page: int = 0
+
+    def apply(self, tx: Transaction, acting: Acting) -> Told:
+        """Reads; the step that searches does not find itself."""
+        start, end = date_range(self.start, self.end, acting.timezone)
+        given = MessageFilter(
+            acting.agent_id,
+            roles=self.roles,
+            start=start,
+            end=end,
+            not_step=acting.step_id,
+        )
+        offset = _offset(self.page, acting.page_size)
+        hits, total = queries.search(tx, self.words, given, offset=offset, limit=acting.page_size)
+        asked = self.words if self.words is not None else f"{self.start} to {self.end}"
+        if not hits:
+            searched, _ = agent_rows.counts(tx, acting.agent_id)
+            return Told("results/nothing_found", {"query": asked, "total_searched": searched})
+        return Told(
+            "results/messages",
+            {
+                "query": asked,
+                "hits": [_shown(hit, acting) for hit in hits],
+                "first": offset + 1,
+                "total": total,
+                "next_page": self.page + 1 if offset + len(hits) < total else None,
+            },
+        )
+
+
+def _shown(hit: MessageHit, acting: Acting) -> dict[str, str]:
+    message = hit.message
+    return {
+        "ref": _ref(hit, acting),
+        "date": local_stamp(message.created_at, acting.timezone),
+        "who": speaker(message),
+        "text": _excerpt(rows.searched_text(replace(message, author=None))),
+    }
+
+
+def _ref(hit: MessageHit, acting: Acting) -> str:
+    """The number within this conversation; the id for a message of another one."""
+    here = hit.conversation_id == acting.conversation_id
+    return f"#{hit.message.seq}" if here else hit.message.id
+
+
+def speaker(message: Message) -> str:
+    """Who said it, as the model reads it."""
+    if message.role == "tool":
+        return f"result of {message.tool}"
+    if message.author:
+        return message.author
+    return "assistant" if message.role == "assistant" else message.role
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]} […]"
+
+
+def _offset(page: int, size: int) -> int:
+    if page < 0:
+        raise InvalidInput(f"page must be 0 or more, not {page}")
+    return min(page, 10**9) * size
+
+
+def date_range(
+    start: str | None, end: str | None, timezone: str
+) -> tuple[datetime | None, datetime | None]:
+    """From two ISO dates or instants to a half-open range. A plain end date includes its whole day.
+
+    Dates and instants without an offset are read in the agent's zone.
+
+    Raises:
+        InvalidInput: one of them is neither, or the range ends before it starts.
+    """
+    first = None if not start else _instant(start, timezone)
+    last = None if not end else _instant(end, timezone)
+    if last is not None and end is not None and len(end.strip()) <= len("2026-11-30"):
+        last = _next_day(last, timezone)
+    if first is not None and last is not None and last <= first:
+        raise InvalidInput(f"the range ends before it starts: {start} to {end}")
+    return first, last
+
+
+def _instant(text: str, timezone: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise InvalidInput(
+            f"not a date: {text!r}; write 2026-11-30 or 2026-11-30T15:00:00"
+        ) from error
+    local = found if found.tzinfo is not None else found.replace(tzinfo=zone(timezone))
+    return _in_utc(local, text)
+
+
+def _in_utc(local: datetime, text: str) -> datetime:
+    try:
+        return local.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(f"outside the calendar: {text!r}") from error
+
+
+def _next_day(instant: datetime, timezone: str) -> datetime:
+    # By the calendar, not by 24 hours: days on which clocks change are shorter or longer.
+    local = instant.astimezone(zone(timezone))
+    try:
+        return _in_utc(local + timedelta(days=1), str(local.date()))
+    except OverflowError as error:
+        raise InvalidInput(f"outside the calendar: {local.date()}") from error
+
+
+@dataclass(frozen=True)
+class ReadPage(Immediate):
+    """`read_page`: one page of a message's whole text."""
+
+    ref: str
+    page: int
+
+    def apply(self, tx: Transaction, acting: Acting) -> Told:
+        """Reads."""
+        message = _message(tx, acting, self.ref)
+        text = whole_text(message)
+        pages = pages_of(text, acting.page_chars)
+        if not 0 <= self.page < pages:
+            raise InvalidInput(f"message {self.ref} has pages 0 to {pages - 1}, not {self.page}")
+        start = self.page * acting.page_chars
+        return Told(
+            "results/page",
+            {
+                "ref": self.ref,
+                "page": self.page,
+                "pages": pages,
+                "text": text[start : start + acting.page_chars],
+            },
+        )
+
+
+def whole_text(message: Message) -> str:
+    """Everything a message holds: its text, and what its calls were given."""
+    return "\n".join(
+        [part for part in (message.text, *(call.raw for call in message.calls)) if part]
+    )
+
+
+def pages_of(text: str, page_chars: int) -> int:
+    """How many pages a text has; an empty one has one."""
+    return max(1, math.ceil(len(text) / page_chars))
+
+
+def _message(tx: Transaction, acting: Acting, ref: str) -> Message:
+    message = rows.by_ref(tx, acting.agent_id, acting.conversation_id, ref)
+    if message is None:
+        raise NotFound(f"no message {ref!r}")
+    return message
+
+
+@dataclass(frozen=True)
+class Pin(Immediate):
+    """`pin`: a message stays in the window, or no longer must."""
+
+    ref: str
+    pinned: bool
+
+    def apply(self, tx: Transaction, acting: Acting) -> Told:
+        """A reply and its results are pinned together."""
+        message = _message(tx, acting, self.ref)
+        window = rows.window(tx, acting.conversation_id)
+        together = next(
+            (
+                group
+                for group in groups(window)
+                if any(member.id == message.id for member in group.messages)
+            ),
+            None,
+        )
+        if together is None:
+            raise InvalidInput(
+                f"message {self.ref} is not in the window; conversation_search brings it back"
+            )
+        rows.set_pinned(tx, [member.id for member in together.messages], self.pinned)
+        return Told("results/pinned", {"ref": self.ref, "pinned": self.pinned})
+
+
+@dataclass(frozen=True)
+class PageOut(Immediate):
+    """`page_out`: the agent makes room itself and leaves a note in place of what goes."""
+
+    through: int
+    note: str
+
+    def apply(self, tx: Transaction, acting: Acting) -> Told:
+        """Moves whole groups up to that number out; the open turn's user message and pinned ones
+        stay."""
+        note = checked_text(self.note, "the note")
+        window = rows.window(tx, acting.conversation_id)
+        leaving = [
+            group for group in evictable(window, acting.keep) if group.last_seq <= self.through
+        ]
+        if not leaving:
+            raise InvalidInput(f"no message up to number {self.through} can leave the window")
+        previous = next((message for message in window if message.kind == "summary"), None)
+        text = note if previous is None else f"{previous.text}\n{note}"
+        count = fold(
+            tx,
+            acting.conversation_id,
+            acting.agent_id,
+            leaving,
+            previous,
+            text,
+            by="note",
+            now=acting.now,
+            folds=int(previous.data["folds"]) + 1 if previous else 1,
+            label=acting.label,
+        )
+        return Told(
+            "results/paged_out",
+            {"messages": count, "through": leaving[-1].last_seq},
+            paged_out=PageOutDone(count),
+        )
+
+
+def fold(
+    tx: Transaction,
+    conversation_id: str,
+    agent_id: str,
+    leaving: Sequence[Group],
+    previous: Message | None,
+    text: str,
+    *,
+    by: str,
+    now: datetime,
+    folds: int,
+    label: Label,
+) -> int:
+    """Moves groups out of the window and puts one summary at its head. Returns how many messages
+    left.
+
+    The summary is a message with provenance: the messages it covers and the summary it continues.
+    The earlier one leaves the window with them; every original stays in recall.
+    """
+    gone = [message for group in leaving for message in group.messages]
+    earlier = dict(previous.data) if previous is not None else {}
+    summary = Message(
+        id=new_id("message"),
+        seq=rows.next_seq(tx, conversation_id),
+        role="user",
+        kind="summary",
+        text=text,
+        created_at=now,
+        label=lowest([label, *(message.label for message in gone)]),
+        data={
+            "by": by,
+            "folds": folds,
+            "messages": int(earlier.get("messages", 0)) + len(gone),
+            "first": min(
+                [message.seq for message in gone] + ([earlier["first"]] if earlier else [])
+            ),
+            "last": max(message.seq for message in gone),
+            "first_at": earlier.get("first_at") or gone[0].created_at.isoformat(),
+            "last_at": gone[-1].created_at.isoformat(),
+        },
+    )
+    leave = [message.id for message in gone] + ([previous.id] if previous is not None else [])
+    rows.leave_window(tx, leave)
+    rows.add_messages(tx, agent_id, conversation_id, [summary])
+    rows.made_from(
+        tx, ("message", summary.id), [("message", identity) for identity in leave], "summary"
+    )
+    rows.summary_moved(tx, conversation_id, summary_id=summary.id, folds=folds)
+    return len(gone)

@@ -1,0 +1,174 @@
+"""Rows of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.sql import bindparam
+
+from pagedaemon.agent import AgentRecord
+from pagedaemon.config import Model, Settings
+from pagedaemon.messages import Usage
+from pagedaemon.store.tables import agents, archives, blocks, provenance, turns
+from pagedaemon.store.tables import conversations as conversations_table
+from pagedaemon.store.tables import messages as messages_table
+from pagedaemon.store.transaction import Transaction
+
+_COLUMNS = (
+    agents.c.id,
+    agents.c.name,
+    agents.c.settings,
+    agents.c.model,
+    agents.c.tools,
+    agents.c.created_at,
+    agents.c.updated_at,
+)
+
+
+def _record(row: Any) -> AgentRecord:
+    identity, name, settings, model, tools, created, updated = row
+    return AgentRecord(
+        identity,
+        name,
+        Settings.model_validate(settings),
+        None if model is None else Model.model_validate(model),
+        tools,
+        created,
+        updated,
+    )
+
+
+def stored_model(model: Model | None) -> dict[str, Any] | None:
+    """A model's settings without its key, which is never stored."""
+    return None if model is None else model.model_dump(mode="json", exclude={"api_key"})
+
+
+_BY_ID = select(*_COLUMNS).where(agents.c.id == bindparam("id"))
+
+
+def by_id(tx: Transaction, agent_id: str) -> AgentRecord | None:
+    """The agent with that id."""
+    row = tx.first(_BY_ID, {"id": agent_id})
+    return None if row is None else _record(row)
+
+
+def by_name(tx: Transaction, name: str) -> AgentRecord | None:
+    """The agent of that name in this space."""
+    row = tx.first(select(*_COLUMNS).where(agents.c.space == tx.space, agents.c.name == name))
+    return None if row is None else _record(row)
+
+
+def listed(tx: Transaction) -> tuple[AgentRecord, ...]:
+    """All agents of the space, by name."""
+    rows = tx.all(select(*_COLUMNS).where(agents.c.space == tx.space).order_by(agents.c.name))
+    return tuple(_record(row) for row in rows)
+
+
+def add(tx: Transaction, record: AgentRecord) -> None:
+    """A new agent."""
+    tx.execute(
+        insert(agents),
+        {
+            "id": record.id,
+            "space": tx.space,
+            "name": record.name,
+            "settings": record.settings.model_dump(mode="json"),
+            "model": stored_model(record.model),
+            "tools": dict(record.tools),
+            "created_at": record.created_at,
+            "updated_at": record.updated_at,
+        },
+    )
+
+
+def set_fields(tx: Transaction, agent_id: str, fields: Mapping[str, Any], now: datetime) -> None:
+    """Changes an agent's name, settings, model or tools."""
+    tx.execute(update(agents).where(agents.c.id == agent_id).values(**fields, updated_at=now))
+
+
+def remove(tx: Transaction, agent_id: str) -> None:
+    """Deletes an agent's row, its conversations, turns and messages, and its own archives.
+
+    Full-text rows and blocks are the caller's to remove first.
+    """
+    made = select(messages_table.c.id).where(messages_table.c.agent_id == agent_id)
+    tx.execute(delete(provenance).where(provenance.c.child_id.in_(made)))
+    tx.execute(delete(archives).where(archives.c.owner_agent_id == agent_id))
+    tx.execute(delete(agents).where(agents.c.id == agent_id))
+
+
+def usage(tx: Transaction, agent_id: str) -> Usage:
+    """What an agent's model calls have cost so far."""
+    row = tx.one(select(*_SPENT_COLUMNS).where(agents.c.id == agent_id))
+    return Usage(*row)
+
+
+def counts(tx: Transaction, agent_id: str) -> tuple[int, int]:
+    """Stored counters: messages in recall, passages in archival."""
+    row = tx.one(
+        select(agents.c.recall_count, agents.c.archival_count).where(agents.c.id == agent_id)
+    )
+    return row[0], row[1]
+
+
+_COUNT_ARCHIVAL = (
+    update(agents)
+    .where(agents.c.id == bindparam("agent"))
+    .values(archival_count=agents.c.archival_count + bindparam("more"))
+)
+
+
+def count_archival(tx: Transaction, agent_id: str, more: int) -> None:
+    """Moves the counter of an agent's passages."""
+    tx.execute(_COUNT_ARCHIVAL, {"agent": agent_id, "more": more})
+
+
+_SPENT_COLUMNS = (
+    agents.c.spent_calls,
+    agents.c.spent_prompt_tokens,
+    agents.c.spent_completion_tokens,
+    agents.c.spent_cached_tokens,
+    agents.c.spent_reasoning_tokens,
+    agents.c.spent_estimated,
+)
+"""In the order of the fields of `Usage`."""
+
+_SPENT = (
+    update(agents)
+    .where(agents.c.id == bindparam("agent"))
+    .values(
+        recall_count=agents.c.recall_count + bindparam("more"),
+        spent_calls=agents.c.spent_calls + bindparam("calls"),
+        spent_prompt_tokens=agents.c.spent_prompt_tokens + bindparam("prompt_tokens"),
+        spent_completion_tokens=agents.c.spent_completion_tokens + bindparam("completion_tokens"),
+        spent_cached_tokens=agents.c.spent_cached_tokens + bindparam("cached_tokens"),
+        spent_reasoning_tokens=agents.c.spent_reasoning_tokens + bindparam("reasoning_tokens"),
+        spent_estimated=agents.c.spent_estimated | bindparam("estimated"),
+    )
+)
+
+
+def spent(tx: Transaction, agent_id: str, messages: int, usage: Usage) -> None:
+    """Adds new messages and what they cost to an agent's counters."""
+    tx.execute(_SPENT, {"agent": agent_id, "more": messages, **asdict(usage)})
+
+
+def block_ids(tx: Transaction, agent_id: str) -> list[str]:
+    """Ids of blocks made for this agent."""
+    return [
+        row[0] for row in tx.all(select(blocks.c.id).where(blocks.c.owner_agent_id == agent_id))
+    ]
+
+
+def open_turns(tx: Transaction, agent_id: str) -> int:
+    """How many of an agent's turns have not ended."""
+    rows = tx.all(
+        select(turns.c.id)
+        .join(conversations_table, conversations_table.c.id == turns.c.conversation_id)
+        .where(conversations_table.c.agent_id == agent_id, turns.c.status != "done")
+    )
+    return len(rows)

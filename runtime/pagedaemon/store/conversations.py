@@ -1,0 +1,328 @@
+"""Rows of conversations and their messages: the window, and all that was ever said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.sql import bindparam
+
+from pagedaemon.clock import new_id
+from pagedaemon.messages import Call, Message
+from pagedaemon.store import fulltext
+from pagedaemon.store.tables import conversations, messages, provenance
+from pagedaemon.store.transaction import Transaction
+
+_SEARCHED = frozenset({"message", "reply", "result"})
+"""Kinds whose text recall search can find. Events of the runtime are noise, and what its own memory
+tools returned (`data["builtin"]`) would only be found as a copy of what it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRow:
+    """A conversation as it is now."""
+
+    id: str
+    agent_id: str
+    name: str
+    created_at: datetime
+    last_seq: int
+
+
+_COLUMNS = (
+    conversations.c.id,
+    conversations.c.agent_id,
+    conversations.c.name,
+    conversations.c.created_at,
+    conversations.c.last_seq,
+)
+
+_MESSAGE = (
+    messages.c.id,
+    messages.c.seq,
+    messages.c.role,
+    messages.c.kind,
+    messages.c.text,
+    messages.c.created_at,
+    messages.c.calls,
+    messages.c.call_id,
+    messages.c.tool,
+    messages.c.status,
+    messages.c.digest,
+    messages.c.pinned,
+    messages.c.trust,
+    messages.c.author,
+    messages.c.turn_id,
+    messages.c.step_id,
+    messages.c.data,
+)
+
+_WINDOW = (
+    select(*_MESSAGE)
+    .where(messages.c.conversation_id == bindparam("conversation"), messages.c.in_window)
+    .order_by(messages.c.seq)
+)
+
+
+def message_of(row: Sequence[Any]) -> Message:
+    """A row of `message_columns` as a message."""
+    calls = tuple(Call(**call) for call in row[6] or ())
+    values: tuple[Any, ...] = (*row[:6], calls, *row[7:16], row[16] or {})
+    return Message(*values)
+
+
+def message_columns() -> tuple[Any, ...]:
+    """The columns `message_of` reads, in its order."""
+    return _MESSAGE
+
+
+def add(tx: Transaction, agent_id: str, name: str, now: datetime) -> ConversationRow:
+    """A new, empty conversation."""
+    row = ConversationRow(new_id("conversation"), agent_id, name, now, 0)
+    tx.execute(
+        insert(conversations),
+        {
+            "id": row.id,
+            "space": tx.space,
+            "agent_id": agent_id,
+            "name": name,
+            "epoch": 0,
+            "last_seq": 0,
+            "last_turn": 0,
+            "window_version": 0,
+            "warned": False,
+            "folds": 0,
+            "created_at": now,
+        },
+    )
+    return row
+
+
+def by_name(tx: Transaction, agent_id: str, name: str) -> ConversationRow | None:
+    """An agent's conversation of that name."""
+    row = tx.first(
+        select(*_COLUMNS).where(conversations.c.agent_id == agent_id, conversations.c.name == name)
+    )
+    return None if row is None else ConversationRow(*row)
+
+
+def of_agent(tx: Transaction, agent_id: str) -> tuple[ConversationRow, ...]:
+    """An agent's conversations, oldest first."""
+    rows = tx.all(
+        select(*_COLUMNS)
+        .where(conversations.c.agent_id == agent_id)
+        .order_by(conversations.c.created_at, conversations.c.name)
+    )
+    return tuple(ConversationRow(*row) for row in rows)
+
+
+def remove(tx: Transaction, conversation_id: str) -> int:
+    """Deletes a conversation with its turns and messages. Returns how many messages went."""
+    ids = [
+        row[0]
+        for row in tx.all(
+            select(messages.c.id).where(messages.c.conversation_id == conversation_id)
+        )
+    ]
+    fulltext.unindex_messages(tx, ids)
+    tx.execute(
+        delete(provenance).where(
+            provenance.c.child_id.in_(
+                select(messages.c.id).where(messages.c.conversation_id == conversation_id)
+            )
+        )
+    )
+    tx.execute(delete(conversations).where(conversations.c.id == conversation_id))
+    return len(ids)
+
+
+def window(tx: Transaction, conversation_id: str) -> list[Message]:
+    """The messages in the window, in their order."""
+    return [message_of(row) for row in tx.all(_WINDOW, {"conversation": conversation_id})]
+
+
+def between(tx: Transaction, conversation_id: str, first: int, last: int) -> list[Message]:
+    """The messages with these numbers, both included, whether in the window or not."""
+    query = (
+        select(*_MESSAGE)
+        .where(
+            messages.c.conversation_id == conversation_id,
+            messages.c.seq.between(first, last),
+            messages.c.kind.in_(("message", "reply", "result")),
+        )
+        .order_by(messages.c.seq)
+    )
+    return [message_of(row) for row in tx.all(query)]
+
+
+_ADD = insert(messages)
+
+
+def add_messages(
+    tx: Transaction, agent_id: str, conversation_id: str, new: Sequence[Message]
+) -> None:
+    """Appends messages to a conversation and its window, and makes them searchable."""
+    tx.execute(
+        _ADD,
+        [
+            {
+                "id": message.id,
+                "space": tx.space,
+                "agent_id": agent_id,
+                "conversation_id": conversation_id,
+                "seq": message.seq,
+                "role": message.role,
+                "kind": message.kind,
+                "text": message.text,
+                "calls": [
+                    {
+                        "id": call.id,
+                        "tool": call.tool,
+                        "arguments": call.arguments,
+                        "raw": call.raw,
+                    }
+                    for call in message.calls
+                ]
+                or None,
+                "call_id": message.call_id,
+                "tool": message.tool,
+                "status": message.status,
+                "digest": message.digest,
+                "in_window": True,
+                "pinned": message.pinned,
+                "trust": message.label,
+                "author": message.author,
+                "turn_id": message.turn_id,
+                "step_id": message.step_id,
+                "data": dict(message.data) or None,
+                "created_at": message.created_at,
+            }
+            for message in new
+        ],
+    )
+    searchable = [
+        (message.id, conversation_id, text)
+        for message in new
+        if message.kind in _SEARCHED
+        and "builtin" not in message.data
+        and (text := searched_text(message))
+    ]
+    if searchable:
+        fulltext.index_messages(tx, searchable)
+
+
+def searched_text(message: Message) -> str:
+    """What recall search reads of a message: who said it, and what was said or passed to a tool."""
+    said = [message.author, message.text, *message.data.get("said", ())]
+    return "\n".join(part for part in said if part)
+
+
+def leave_window(tx: Transaction, message_ids: Iterable[str]) -> None:
+    """Takes messages out of the window; they stay in recall."""
+    tx.execute(
+        update(messages).where(messages.c.id == bindparam("message")).values(in_window=False),
+        [{"message": message_id} for message_id in message_ids],
+    )
+
+
+def made_from(
+    tx: Transaction, child: tuple[str, str], parents: Sequence[tuple[str, str]], relation: str
+) -> None:
+    """Records what something was made from; pairs are (kind, id)."""
+    if parents:
+        tx.execute(
+            insert(provenance),
+            [
+                {
+                    "child_kind": child[0],
+                    "child_id": child[1],
+                    "parent_kind": kind,
+                    "parent_id": parent,
+                    "relation": relation,
+                    "space": tx.space,
+                }
+                for kind, parent in parents
+            ],
+        )
+
+
+def sources_of(tx: Transaction, child_kind: str, child_id: str) -> list[tuple[str, str]]:
+    """What something was made from, as (kind, id)."""
+    rows = tx.all(
+        select(provenance.c.parent_kind, provenance.c.parent_id).where(
+            provenance.c.child_kind == child_kind, provenance.c.child_id == child_id
+        )
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def summary_moved(
+    tx: Transaction, conversation_id: str, *, summary_id: str | None, folds: int
+) -> None:
+    """Notes the summary that now heads the window, and that the agent may be warned anew."""
+    tx.execute(
+        update(conversations)
+        .where(conversations.c.id == conversation_id)
+        .values(
+            summary_id=summary_id,
+            folds=folds,
+            warned=False,
+            window_version=conversations.c.window_version + 1,
+        )
+    )
+
+
+def window_changed(tx: Transaction, conversation_id: str) -> None:
+    """Tells copies of the window in memory that they are out of date."""
+    tx.execute(
+        update(conversations)
+        .where(conversations.c.id == conversation_id)
+        .values(window_version=conversations.c.window_version + 1)
+    )
+
+
+def next_seq(tx: Transaction, conversation_id: str) -> int:
+    """Takes the next message number of a conversation."""
+    tx.execute(
+        update(conversations)
+        .where(conversations.c.id == conversation_id)
+        .values(last_seq=conversations.c.last_seq + 1)
+    )
+    number = tx.scalar(
+        select(conversations.c.last_seq).where(conversations.c.id == conversation_id)
+    )
+    assert isinstance(number, int)
+    return number
+
+
+def reset(tx: Transaction, conversation_id: str) -> int:
+    """Empties the window; every message stays in recall. Returns how many left."""
+    left = tx.execute(
+        update(messages)
+        .where(messages.c.conversation_id == conversation_id, messages.c.in_window)
+        .values(in_window=False, pinned=False)
+    ).rowcount
+    summary_moved(tx, conversation_id, summary_id=None, folds=0)
+    return left
+
+
+def set_pinned(tx: Transaction, message_ids: Sequence[str], pinned: bool) -> None:
+    """Pins or unpins messages in the window."""
+    tx.execute(update(messages).where(messages.c.id.in_(list(message_ids))).values(pinned=pinned))
+
+
+def by_ref(tx: Transaction, agent_id: str, conversation_id: str, ref: str) -> Message | None:
+    """A message of an agent by its id, or by its number in this conversation."""
+    query = select(*_MESSAGE).where(messages.c.agent_id == agent_id)
+    number = ref.removeprefix("#")
+    if number.isdecimal() and number.isascii():
+        query = query.where(
+            messages.c.conversation_id == conversation_id, messages.c.seq == int(number[:18])
+        )
+    else:
+        query = query.where(messages.c.id == ref)
+    row = tx.first(query)
+    return None if row is None else message_of(row)

@@ -1,0 +1,314 @@
+"""Keyword search: SQLite's FTS5 over messages and passages.
+
+Words are stemmed (Porter), folded in case and stripped of diacritics. Scripts written without
+spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Burmese) are indexed as overlapping pairs of
+characters, because a tokenizer that knows no words would take a sentence for one, and SQLite's
+trigrams cannot find a word of two letters.
+
+What is indexed is a derived text, kept in a table of its own (`message_words`, `passage_words`)
+which the index takes as its content. So the exact words that were put in are at hand when they must
+come out again (FTS5 removes a row by being told its old words, and told wrongly it is corrupted),
+whatever has become of the message or of the derivation since. Triggers keep both together, and rows
+go with the message or passage they belong to, also when that is deleted by a cascade. The table's
+INTEGER PRIMARY KEY is the rowid of the index: the implicit rowid of `messages` would not do, since
+VACUUM may number those anew.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+from sqlalchemy import (
+    Float,
+    Integer,
+    String,
+    Subquery,
+    TableClause,
+    Text,
+    bindparam,
+    column,
+    delete,
+    false,
+    insert,
+    select,
+    table,
+)
+from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.sql.elements import UnaryExpression
+from sqlalchemy.sql.operators import custom_op
+
+from pagedaemon.store.transaction import Transaction
+
+Kind = Literal["message", "passage"]
+
+# Marks (Mn, Mc) count as letters: without them Thai, Hindi and their like fall apart at every vowel
+# sign.
+SCHEMA: tuple[str, ...] = (
+    """
+    CREATE TABLE message_words (
+        number INTEGER NOT NULL PRIMARY KEY,
+        id VARCHAR(64) NOT NULL UNIQUE REFERENCES messages (id) ON DELETE CASCADE,
+        text TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE VIRTUAL TABLE messages_fts USING fts5(
+        text,
+        content='message_words',
+        content_rowid='number',
+        tokenize="porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+    )
+    """,
+    """
+    CREATE TRIGGER message_words_added AFTER INSERT ON message_words BEGIN
+        INSERT INTO messages_fts (rowid, text) VALUES (new.number, new.text);
+    END
+    """,
+    """
+    CREATE TRIGGER message_words_removed AFTER DELETE ON message_words BEGIN
+        INSERT INTO messages_fts (messages_fts, rowid, text)
+            VALUES ('delete', old.number, old.text);
+    END
+    """,
+    """
+    CREATE TRIGGER message_words_changed AFTER UPDATE ON message_words BEGIN
+        INSERT INTO messages_fts (messages_fts, rowid, text)
+            VALUES ('delete', old.number, old.text);
+        INSERT INTO messages_fts (rowid, text) VALUES (new.number, new.text);
+    END
+    """,
+    """
+    CREATE TABLE passage_words (
+        number INTEGER NOT NULL PRIMARY KEY,
+        id VARCHAR(64) NOT NULL UNIQUE REFERENCES passages (id) ON DELETE CASCADE,
+        text TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE VIRTUAL TABLE passages_fts USING fts5(
+        text,
+        content='passage_words',
+        content_rowid='number',
+        tokenize="porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+    )
+    """,
+    """
+    CREATE TRIGGER passage_words_added AFTER INSERT ON passage_words BEGIN
+        INSERT INTO passages_fts (rowid, text) VALUES (new.number, new.text);
+    END
+    """,
+    """
+    CREATE TRIGGER passage_words_removed AFTER DELETE ON passage_words BEGIN
+        INSERT INTO passages_fts (passages_fts, rowid, text)
+            VALUES ('delete', old.number, old.text);
+    END
+    """,
+    """
+    CREATE TRIGGER passage_words_changed AFTER UPDATE ON passage_words BEGIN
+        INSERT INTO passages_fts (passages_fts, rowid, text)
+            VALUES ('delete', old.number, old.text);
+        INSERT INTO passages_fts (rowid, text) VALUES (new.number, new.text);
+    END
+    """,
+)
+"""The statements that make the index of a new store. Only SQLite has it."""
+
+MOST_TERMS = 64
+"""Words of a query that are looked for; later ones are left out."""
+
+MOST_CHARACTERS = 10_000
+"""Characters of a query that are read."""
+
+LONGEST_WORD = 8
+"""Characters. A longer run of an unspaced script is taken for a sentence, looked for by its pairs
+alone."""
+
+
+def _words(name: str) -> TableClause:
+    return table(name, column("number", Integer), column("id", String(64)), column("text", Text))
+
+
+def _index(name: str) -> TableClause:
+    # The column that bears the table's name takes MATCH and commands; `rank` is bm25, negative for
+    # better.
+    return table(name, column(name, Text), column("rowid", Integer), column("rank", Float))
+
+
+_TABLES: dict[Kind, tuple[TableClause, TableClause]] = {
+    "message": (_words("message_words"), _index("messages_fts")),
+    "passage": (_words("passage_words"), _index("passages_fts")),
+}
+
+
+def index_message(tx: Transaction, message_id: str, conversation_id: str, text: str) -> None:
+    """Makes a stored message searchable by this text, in place of what it was searchable by
+    before."""
+    index_messages(tx, [(message_id, conversation_id, text)])
+
+
+def index_messages(tx: Transaction, rows: Iterable[tuple[str, str, str]]) -> None:
+    """`index_message` for many: rows of (message id, conversation id, text)."""
+    _put(tx, "message", [(message_id, text) for message_id, _, text in rows])
+
+
+def unindex_messages(tx: Transaction, message_ids: Iterable[str]) -> None:
+    """Takes messages out of the index. One that is not in it is passed over."""
+    _take(tx, "message", message_ids)
+
+
+def index_passage(tx: Transaction, passage_id: str, text: str) -> None:
+    """Makes a stored passage searchable by this text, in place of what it was searchable by
+    before."""
+    _put(tx, "passage", [(passage_id, text)])
+
+
+def unindex_passages(tx: Transaction, passage_ids: Iterable[str]) -> None:
+    """Takes passages out of the index. One that is not in it is passed over."""
+    _take(tx, "passage", passage_ids)
+
+
+def optimize(tx: Transaction) -> None:
+    """Merges the indexes into one piece each, which leaves nothing of rows that were taken out:
+    until then their words stay in older pieces of the index, though no search finds them. Part of
+    erasing; it rewrites the whole index."""
+    for _, index in _TABLES.values():
+        tx.execute(insert(index), {index.name: "optimize"})
+
+
+def matching(kind: Kind, query: str) -> Subquery:
+    """Rows with any word of the query, as a subquery with the columns `id` and `score`.
+
+    `score` is higher for better: SQLite's bm25 (k1 = 1.2, b = 0.75; Robertson and Zaragoza, "The
+    Probabilistic Relevance Framework", 2009) with its sign turned. Nothing matches where nothing is
+    searchable.
+    """
+    words, index = _TABLES[kind]
+    # The plus keeps SQLite from asking the index again for each row of another table that a filter
+    # picked; it is asked once, and filters are applied to what it found.
+    number: UnaryExpression[int] = UnaryExpression(index.c.rowid, operator=custom_op("+"))
+    found = select(words.c.id, (-index.c.rank).label("score")).select_from(
+        index.join(words, words.c.number == number)
+    )
+    expression = match_expression(query)
+    if expression is None:
+        return found.where(false()).subquery("found")
+    return found.where(index.c[index.name].op("MATCH")(expression)).subquery("found")
+
+
+def match_expression(query: str) -> str | None:
+    """A query's words as an FTS5 expression; None if nothing in it is searchable.
+
+    Words are joined by OR and what stands in double quotes must stand together. All else is taken
+    as blank space, so that no text is a syntax error or a command.
+    """
+    terms = islice(dict.fromkeys(_terms(_folded(query[:MOST_CHARACTERS]))), MOST_TERMS)
+    return " OR ".join(terms) or None
+
+
+_QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
+
+_UNSPACED = re.compile(
+    "(["
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59"  # Thai
+    "\u0e81-\u0edf"  # Lao
+    "\u1000-\u1049\u1050-\u109f"  # Burmese
+    "\u1100-\u11ff\uac00-\ud7fb"  # Hangul
+    "\u1780-\u17d3"  # Khmer
+    "\u3005-\u3007\u3021-\u3029\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
+    "\U00020000-\U0003ffff"  # Han, the rarer ones
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Kana
+    "]+)"
+)
+
+# Vowel points, written or not at the writer's pleasure.
+_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670]")
+
+
+def _folded(text: str) -> str:
+    """Full-width letters, ligatures and the like become the ordinary ones; optional points go."""
+    return text if text.isascii() else _POINTS.sub("", unicodedata.normalize("NFKC", text))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+def _indexed(text: str) -> str:
+    return text if text.isascii() else _UNSPACED.sub(_apart, _folded(text))
+
+
+def _apart(match: re.Match[str]) -> str:
+    # The last character begins no pair; alone, it is found by those who look for it alone.
+    run = match[0]
+    return f" {' '.join([*_pairs(run), run[-1]])} "
+
+
+def _searchable(text: str) -> list[str]:
+    """What the index's tokenizer would find, marks that stand alone left out."""
+    kept = (char if _is_letter(char) or _is_mark(char) else " " for char in text)
+    return [word for word in "".join(kept).split() if any(map(_is_letter, word))]
+
+
+def _is_letter(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category[0] in "LN" or category == "Co"
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char) in ("Mn", "Mc")
+
+
+def _terms(text: str) -> Iterator[str]:
+    at = 0
+    for quoted in _QUOTED.finditer(text):
+        yield from _loose(text[at : quoted.start()])
+        yield from _phrase(quoted[1] or quoted[2] or "")
+        at = quoted.end()
+    yield from _loose(text[at:])
+
+
+def _loose(text: str) -> Iterator[str]:
+    for word in _searchable(text):
+        for part in filter(None, _UNSPACED.split(word)):
+            if not _UNSPACED.match(part):
+                yield f'"{part}"'
+            elif len(part) == 1:
+                yield f'"{part}"*'
+            else:
+                pairs = _pairs(part)
+                if 1 < len(pairs) < LONGEST_WORD:
+                    yield f'"{" ".join(pairs)}"'
+                yield from (f'"{pair}"' for pair in pairs)
+
+
+def _phrase(text: str) -> Iterator[str]:
+    parts = [part for word in _searchable(text) for part in _UNSPACED.split(word) if part]
+    if not parts:
+        return
+    # A run at the end may go on in the text, so there it is looked for without the single last
+    # character.
+    last = parts[-1]
+    open_end = _UNSPACED.match(last) is not None
+    tokens = [_indexed(part) for part in parts[:-1]]
+    tokens.append(" ".join(_pairs(last)) or last if open_end else last)
+    yield f'"{" ".join(tokens)}"' + ("*" if open_end and len(last) == 1 else "")
+
+
+def _put(tx: Transaction, kind: Kind, rows: Sequence[tuple[str, str]]) -> None:
+    if not rows:
+        return
+    words, _ = _TABLES[kind]
+    put = upsert(words)
+    put = put.on_conflict_do_update(index_elements=["id"], set_={"text": put.excluded.text})
+    tx.execute(put, [{"id": row_id, "text": _indexed(text)} for row_id, text in rows])
+
+
+def _take(tx: Transaction, kind: Kind, ids: Iterable[str]) -> None:
+    words, _ = _TABLES[kind]
+    gone = [{"gone": row_id} for row_id in ids]
+    if gone:
+        tx.execute(delete(words).where(words.c.id == bindparam("gone")), gone)

@@ -1,0 +1,2 @@
+"""How older stores are brought to the head revision: Alembic's environment and one file per
+revision."""

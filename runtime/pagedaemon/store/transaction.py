@@ -1,0 +1,195 @@
+"""One transaction of a space, and what SQLite's errors mean for it.
+
+SQLite may end a transaction by itself: after a full disk or a failed write it has already rolled
+back, and the next statement would quietly start to commit on its own. So begin and commit belong to
+this page alone, every statement first asks whether the transaction still stands, and one that is
+gone takes no further statement and is never committed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, Row
+from sqlalchemy.exc import DBAPIError
+
+from pagedaemon.errors import StorageFull, StorageUnavailable, StoreError
+
+try:
+    import resource
+except ImportError:  # not a Unix: there is no file size limit to ask about
+    resource = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+Mode = Literal["write", "read"]
+AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
+AnyResult: TypeAlias = "CursorResult[*tuple[Any, ...]]"
+Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY: "another process kept it locked for longer than the busy timeout",
+    sqlite3.SQLITE_LOCKED: "another connection of this process keeps it locked",
+    sqlite3.SQLITE_PROTOCOL: "its locks could not be taken; is it on a network file system?",
+    sqlite3.SQLITE_IOERR: "reading or writing it failed; check the disk",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder exists and is writable",
+    sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions",
+    sqlite3.SQLITE_PERM: "access was denied; check its permissions",
+    sqlite3.SQLITE_CORRUPT: "its content is damaged; restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "it is not a database",
+}
+
+
+def driver(connection: Connection) -> sqlite3.Connection:
+    """The sqlite3 connection beneath."""
+    return cast("sqlite3.Connection", connection.connection.driver_connection)
+
+
+def storage_error(error: BaseException | None) -> StoreError | None:
+    """What an error of sqlite3 says about the storage; None where it speaks of the statement.
+
+    A constraint that does not hold, a misspelt column and the like are None: they leave the
+    transaction as it was and go to the caller as they are.
+    """
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return None
+    if code & 0xFF == sqlite3.SQLITE_FULL or _outgrown(code):
+        return StorageFull(
+            f"The store is full ({error}). Nothing of the transaction was kept; make room and try "
+            "again."
+        )
+    reason = _UNAVAILABLE.get(code & 0xFF)
+    if reason is None:
+        return None
+    return StorageUnavailable(f"The store's file: {reason} ({error}).")
+
+
+def _outgrown(code: int) -> bool:
+    # A file that may not grow (RLIMIT_FSIZE) fails with EFBIG, for which SQLite has no code of its
+    # own; the shared-memory file fails in this way only while it is being made larger.
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return True
+    if code != sqlite3.SQLITE_IOERR_WRITE or resource is None:
+        return False
+    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+
+
+class Transaction:
+    """What a transaction function is given: its statements, in the space it may touch.
+
+    Statements raise `StorageFull` or `StorageUnavailable` when the storage fails, after which the
+    transaction is gone, and SQLAlchemy's own errors (such as `IntegrityError`) for what is wrong
+    with the statement, after which it stands. It must not be used after its function returned.
+
+    Attributes:
+        space: the space's name, which every row carries.
+    """
+
+    __slots__ = ("_connection", "_driver", "_loss", "space")
+
+    def __init__(self, connection: Connection, space: str) -> None:
+        self.space = space
+        self._connection = connection
+        self._driver = driver(connection)
+        self._loss: StoreError | None = None
+
+    def execute(self, statement: Executable, parameters: Parameters = None) -> AnyResult:
+        """Runs one statement, with one set of parameters or, for a list of them, once for each."""
+        if self._loss is not None or not self._driver.in_transaction:
+            self.require_standing()
+        try:
+            return self._connection.execute(statement, parameters)
+        except DBAPIError as error:
+            self._weigh(error)
+            raise
+
+    def all(self, statement: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
+        """All rows."""
+        result = self.execute(statement, parameters)
+        try:
+            return result.all()
+        except DBAPIError as error:
+            self._weigh(error)
+            raise
+
+    def first(self, statement: Executable, parameters: Parameters = None) -> AnyRow | None:
+        """The first row, or None."""
+        return self.execute(statement, parameters).first()
+
+    def one(self, statement: Executable, parameters: Parameters = None) -> AnyRow:
+        """The only row.
+
+        Raises:
+            sqlalchemy.exc.NoResultFound: there is none.
+            sqlalchemy.exc.MultipleResultsFound: there are several.
+        """
+        return self.execute(statement, parameters).one()
+
+    def scalar(self, statement: Executable, parameters: Parameters = None) -> Any:
+        """The first column of the first row, or None."""
+        return self.execute(statement, parameters).scalar()
+
+    def require_standing(self) -> None:
+        """Raises what ended the transaction, if it is gone."""
+        if self._loss is None and not self._driver.in_transaction:
+            self._loss = StorageUnavailable(
+                "The transaction was rolled back by the database; nothing of it was kept."
+            )
+        if self._loss is not None:
+            raise self._loss
+
+    def _weigh(self, error: DBAPIError) -> None:
+        loss = storage_error(error.orig)
+        if loss is not None:
+            self._loss = loss
+            raise loss from error
+
+
+def run(
+    connection: Connection,
+    space: str,
+    mode: Mode,
+    work: Callable[[Transaction], T],
+) -> T:
+    """Runs `work` in one transaction: committed whole when it returns, rolled back when it raises.
+
+    A write takes the lock up front (BEGIN IMMEDIATE), so that what it read is still so when it
+    writes; a read sees one snapshot and is never committed.
+
+    Raises:
+        StorageFull: the disk is full; nothing of the transaction was kept.
+        StorageUnavailable: the file cannot be read or written, or stayed locked; nothing was kept.
+    """
+    raw = driver(connection)
+    root = connection.begin()
+    finished = False
+    try:
+        raw.execute("BEGIN IMMEDIATE" if mode == "write" else "BEGIN")
+        transaction = Transaction(connection, space)
+        value = work(transaction)
+        if mode == "write":
+            transaction.require_standing()
+            root.commit()
+            finished = True
+        return value
+    except (DBAPIError, sqlite3.Error) as error:
+        loss = storage_error(error.orig if isinstance(error, DBAPIError) else error)
+        if loss is None:
+            raise
+        raise loss from error
+    finally:
+        if not finished:
+            _abandon(root, raw)
+
+
+def _abandon(root: RootTransaction, raw: sqlite3.Connection) -> None:
+    try:
+        # After a failed commit SQLAlchemy counts the transaction as ended, whether or not SQLite
+        # does.
+        root.rollback()
+        if raw.in_transaction:
+            raw.rollback()
+    except (DBAPIError, sqlite3.Error) as error:
+        raise StorageUnavailable(f"The transaction could not be rolled back ({error}).") from error

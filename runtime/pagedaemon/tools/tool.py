@@ -1,0 +1,292 @@
+"""A Python function as a tool: what a model is told of it, and what the runtime may do with it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args, overload
+
+from pagedaemon.errors import ToolDefinitionError
+from pagedaemon.tools.docstrings import read_docs
+from pagedaemon.tools.schema import Signature, plain_function, read_signature
+
+EffectClass = Literal["internal", "read", "idempotent", "once"]
+"""What running a tool twice would do. `internal`: it hands the runtime an effect, which is applied
+in the step's own transaction. `read`: nothing. `idempotent`: nothing, with the same key. `once`: it
+may happen twice, so a call whose outcome is unknown is never run again."""
+
+Origin = Literal["tool", "external"]
+"""Where a result's text comes from. `external`: from outside, such as the web; it is not
+trusted."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Who calls a tool, and when. A parameter annotated with it is filled in, whatever its name,
+    and the model does not see it."""
+
+    agent_id: str
+    agent_name: str
+    conversation_id: str
+    turn_id: str
+    step_id: str
+    call_id: str
+    key: str
+    """Idempotency key: the same when the same call is run again after a crash."""
+    now: datetime
+    """The instant of the call, timezone-aware."""
+    agent: Any = None
+    """The live agent, whose memory the tool may read and write: `AsyncAgent` in an async function;
+    in any other the blocking `Agent`, where the runtime is the blocking one."""
+    conversation: Any = None
+    """The live conversation, in the same kind of handle."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """A function that a model may call. Made by `@tool`; still callable as the function it was.
+
+    Raises:
+        ToolDefinitionError: one of its values cannot be used.
+    """
+
+    name: str
+    """1 to 64 of `a-z A-Z 0-9 _ -`: what every provider takes."""
+    description: str
+    """What the model is told of it."""
+    function: Callable[..., Any] = field(repr=False)
+    signature: Signature = field(repr=False)
+    effect: EffectClass = "once"
+    returns: Origin = "tool"
+    timeout: float = 60.0
+    """Seconds one call may take."""
+    max_result_chars: int = 20_000
+    """Characters of a result that are shown at once; the rest is paged."""
+    parallel: bool = False
+    """Whether it may run beside other calls of the same reply."""
+    terminal: bool = False
+    """Whether a call of it ends the turn unless something else goes on; it carries no heartbeat
+    flag."""
+    capabilities: tuple[str, ...] = ()
+    """What it can do beyond answering, such as `egress`, `spend`, `delete`."""
+
+    def __post_init__(self) -> None:
+        what = f"tool {self.name!r}"
+        if not _NAME.fullmatch(self.name):
+            raise ToolDefinitionError(
+                f"{what}: providers take names of 1 to 64 letters a-z A-Z, digits, '_' and '-' "
+                "only; give another with tool(name=...)"
+            )
+        if not self.description.strip():
+            raise ToolDefinitionError(
+                f"{what} has no description, and a model could only guess what it does: "
+                "write a docstring or give tool(description=...)"
+            )
+        if self.effect not in get_args(EffectClass):
+            raise ToolDefinitionError(f"{what}: effect is read, idempotent or once")
+        if self.returns not in get_args(Origin):
+            raise ToolDefinitionError(f"{what}: returns is tool or external")
+        if not self.timeout > 0 or self.max_result_chars <= 0:
+            raise ToolDefinitionError(f"{what}: timeout and max_result_chars must be above zero")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function itself: nothing is checked, converted or recorded."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """JSON Schema of its arguments, as one object; without what an agent's style adds."""
+        return self.signature.parameters
+
+    @functools.cached_property
+    def schema_hash(self) -> str:
+        """SHA-256 (hex) of name and parameters as canonical JSON: whether a call still fits the
+        code."""
+        shown = {"name": self.name, "parameters": self.parameters}
+        text = json.dumps(shown, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether a call is awaited, and so can be stopped; any other runs in a thread of its
+        own."""
+        function = self.function
+        return inspect.iscoroutinefunction(function) or (
+            not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
+        )
+
+    def bound(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Keyword arguments for the function: the model's, and the context where it is asked
+        for."""
+        return {**arguments, **dict.fromkeys(self.signature.injected, context)}
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Literal["read", "idempotent", "once"] = "once",
+    returns: Origin = "tool",
+    timeout: float = 60.0,
+    max_result_chars: int = 20_000,
+    parallel: bool = False,
+    terminal: bool = False,
+    capabilities: tuple[str, ...] = (),
+) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Literal["read", "idempotent", "once"] = "once",
+    returns: Origin = "tool",
+    timeout: float = 60.0,
+    max_result_chars: int = 20_000,
+    parallel: bool = False,
+    terminal: bool = False,
+    capabilities: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Literal["read", "idempotent", "once"] = "once",
+    returns: Origin = "tool",
+    timeout: float = 60.0,
+    max_result_chars: int = 20_000,
+    parallel: bool = False,
+    terminal: bool = False,
+    capabilities: tuple[str, ...] = (),
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Makes a tool of a function, as `@tool`, `@tool(effect="read")` or `tool(thing.method)`.
+
+    The function may be sync or async, a closure, a bound method, a `functools.partial`. Every
+    parameter needs a type that has a JSON Schema: plain types, `Literal`, `Enum`, unions,
+    collections, dates, dataclasses, pydantic models, each also in `Annotated[..., Field(...)]`. A
+    parameter of type `ToolContext` is filled in by the runtime.
+
+    Args:
+        function: what is called.
+        name: default: the function's own.
+        description: default: its docstring, in Google, NumPy or Sphinx style, without the sections
+            on arguments and results. Those on arguments describe the parameters in either case.
+        effect: what running it twice would do; `once` (the default) is the cautious one.
+        returns: `external` for what brings in text from outside.
+        timeout: seconds one call may take. An async function is then cancelled; a sync one lives on
+            in its thread and its outcome counts as unknown.
+        max_result_chars: characters of a result that are shown at once.
+        parallel: whether it may run beside other calls of the same reply.
+        terminal: whether a call of it ends the turn, as `send_message` does.
+        capabilities: what it can do beyond answering, such as `egress`, `spend`, `delete`.
+
+    Raises:
+        ToolDefinitionError: the function cannot be a tool; names the parameter that stands in the
+            way.
+    """
+    # Under `from __future__ import annotations` they are text, and may name the caller's locals.
+    names = dict(sys._getframe(1).f_locals)
+    if effect not in ("read", "idempotent", "once"):
+        raise ToolDefinitionError(f"effect is read, idempotent or once, not {effect!r}")
+
+    def made(function: Callable[..., Any]) -> Tool:
+        return _made(
+            function,
+            name,
+            _docstring(function),
+            names,
+            described=description,
+            effect=effect,
+            returns=returns,
+            timeout=timeout,
+            max_result_chars=max_result_chars,
+            parallel=parallel,
+            terminal=terminal,
+            capabilities=capabilities,
+        )
+
+    return made if function is None else made(function)
+
+
+def internal_tool(
+    function: Callable[..., Any],
+    *,
+    description: str,
+    name: str | None = None,
+    terminal: bool = False,
+) -> Tool:
+    """A tool whose function returns an effect for the runtime to apply, in place of a text.
+
+    Args:
+        function: called with the arguments, in the loop; must not do anything itself.
+        description: a whole docstring in Google style, arguments too, in place of the function's
+            own.
+        name: default: the function's own.
+        terminal: whether a call of it ends the turn.
+
+    Raises:
+        ToolDefinitionError: as `tool`.
+    """
+    return _made(function, name, description, {}, effect="internal", terminal=terminal)
+
+
+def _made(
+    function: Callable[..., Any],
+    name: str | None,
+    docstring: str,
+    names: Mapping[str, Any],
+    *,
+    described: str | None = None,
+    **settings: Any,
+) -> Tool:
+    if inspect.isclass(function) or not callable(function):
+        raise ToolDefinitionError(f"{function!r} is not a function: a tool is made of one")
+    name = _named(function) if name is None else name
+    written = plain_function(function)
+    if inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written):
+        raise ToolDefinitionError(
+            f"tool {name!r} yields, and a call has one result: return it whole"
+        )
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError as error:
+        raise ToolDefinitionError(f"tool {name!r} does not say what it takes: {error}") from error
+    docs = read_docs(docstring, parameters)
+    return Tool(
+        name=name,
+        description=docs.description if described is None else inspect.cleandoc(described).strip(),
+        function=function,
+        signature=read_signature(function, tool=name, docs=docs, injected=ToolContext, names=names),
+        **settings,
+    )
+
+
+def _named(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise ToolDefinitionError(f"{function!r} has no name of its own: give one, tool(name=...)")
+    return name
+
+
+def _docstring(function: Callable[..., Any]) -> str:
+    described = plain_function(function).__doc__
+    if described or inspect.isroutine(function) or isinstance(function, functools.partial):
+        return described or ""
+    return inspect.getdoc(type(function)) or ""  # an object that is called, described by its class

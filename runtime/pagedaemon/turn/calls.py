@@ -1,0 +1,129 @@
+"""Running the calls that act outside or read the outside, before the step's transaction.
+
+Such a call is stored before it runs. One that must never run twice gets a start mark too: a crash
+between mark and result leaves an outcome nobody knows, which is told and never tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from pagedaemon.agent import AgentRecord
+from pagedaemon.clock import Clock
+from pagedaemon.store import journal
+from pagedaemon.store.database import Database
+from pagedaemon.store.transaction import Transaction
+from pagedaemon.tools.tool import ToolContext
+from pagedaemon.turn.draft import Draft, DraftCall
+from pagedaemon.turn.state import LEASE_SECONDS, OpenTurn
+
+Handles: TypeAlias = Callable[[AgentRecord, str, bool], tuple[object, object]]
+"""From an agent, a conversation's id, and whether the tool is async, to the handles it is given."""
+
+
+async def run_outside(
+    store: Database,
+    clock: Clock,
+    turn: OpenTurn,
+    draft: Draft,
+    handles: Handles,
+) -> Draft:
+    """Runs what acts outside, in call order; calls declared safe for it run side by side.
+
+    The plan is stored first, with the start mark of the first batch in the same commit. The results
+    of the last batch are left for the step's own commit; earlier ones are stored as soon as they
+    are there, where running the call again would do something again.
+
+    Returns:
+        the draft with every outside call answered.
+    """
+    batches = _batches(draft, turn.body.agent.settings.parallel_tools)
+    done: dict[str, DraftCall] = {}
+    for number, batch in enumerate(batches):
+        marked = [call.row.id for call in batch if call.row.effect == "once"]
+        first = number == 0 and not draft.planned
+        if first or marked:
+            await store.write(_starting(turn, draft, marked, clock, plan=first))
+        outcomes = await asyncio.gather(
+            *(_run(turn, draft, call, clock, handles) for call in batch)
+        )
+        done.update({call.row.id: call for call in outcomes})
+        if number + 1 < len(batches):
+            lasting = [call for call in outcomes if call.row.effect == "once"]
+            if lasting:
+                await store.write(_storing(turn, lasting, clock))
+    return replace(
+        draft, planned=True, calls=tuple(done.get(call.row.id, call) for call in draft.calls)
+    )
+
+
+def _batches(draft: Draft, parallel: bool) -> list[list[DraftCall]]:
+    batches: list[list[DraftCall]] = []
+    beside = False
+    for call in draft.calls:
+        if not call.runs_outside:
+            continue
+        assert call.tool is not None
+        joins = parallel and call.tool.parallel
+        if joins and beside:
+            batches[-1].append(call)
+        else:
+            batches.append([call])
+        beside = joins
+    return batches
+
+
+async def _run(
+    turn: OpenTurn,
+    draft: Draft,
+    call: DraftCall,
+    clock: Clock,
+    handles: Handles,
+) -> DraftCall:
+    assert call.tool is not None
+    agent, conversation = handles(turn.head.agent, turn.conversation_id, call.tool.is_async)
+    context = ToolContext(
+        agent_id=turn.agent_id,
+        agent_name=turn.body.agent.name,
+        conversation_id=turn.conversation_id,
+        turn_id=turn.id,
+        step_id=draft.plan.step_id,
+        call_id=call.row.wire_id,
+        key=call.row.id,
+        now=clock.now(),
+        agent=agent,
+        conversation=conversation,
+    )
+    outcome = await turn.body.toolbox.run(call.tool, call.understood.arguments, context)
+    return call.came_to(outcome)
+
+
+def _starting(
+    turn: OpenTurn, draft: Draft, marked: Sequence[str], clock: Clock, *, plan: bool
+) -> Callable[[Transaction], None]:
+    now = clock.now()
+
+    def work(tx: Transaction) -> None:
+        journal.fence(tx, turn.lease, now, LEASE_SECONDS)
+        if plan:
+            journal.plan(tx, turn.id, draft.plan)
+        for call_id in marked:
+            journal.start(tx, call_id, now)
+
+    return work
+
+
+def _storing(
+    turn: OpenTurn, calls: Sequence[DraftCall], clock: Clock
+) -> Callable[[Transaction], None]:
+    now = clock.now()
+
+    def work(tx: Transaction) -> None:
+        journal.fence(tx, turn.lease, now, LEASE_SECONDS)
+        for call in calls:
+            journal.result(tx, call.row.id, call.row.status, call.row.result or "", now)
+
+    return work

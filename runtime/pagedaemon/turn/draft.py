@@ -1,0 +1,257 @@
+"""A model's reply, read: what it said, what it called, and which of that has effects outside."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pagedaemon.clock import new_id
+from pagedaemon.llm.protocol import RawCall, Reply
+from pagedaemon.memory.effects import Effect
+from pagedaemon.messages import Call, HeartbeatReason, Message, Usage
+from pagedaemon.store.journal import Plan, PlannedCall
+from pagedaemon.tools.memory_tools import SPEAK
+from pagedaemon.tools.tool import Tool
+from pagedaemon.tools.toolbox import Outcome, Understood
+from pagedaemon.turn.body import Body
+
+_WIRE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""What every provider takes as the id of a call."""
+
+
+@dataclass(frozen=True)
+class DraftCall:
+    """One call of a reply: its row in the journal, and how it was understood."""
+
+    row: PlannedCall
+    understood: Understood
+
+    @property
+    def tool(self) -> Tool | None:
+        """Which tool it calls; None where there is none of that name."""
+        return self.understood.tool
+
+    @property
+    def runs_outside(self) -> bool:
+        """Whether it is to be run before the transaction, and has not been yet."""
+        return (
+            self.tool is not None
+            and self.tool.effect != "internal"
+            and self.understood.error is None
+            and self.row.status not in ("ok", "failed", "unknown")
+        )
+
+    @property
+    def effect(self) -> Effect | None:
+        """What it wants done inside the transaction."""
+        if self.tool is None or self.tool.effect != "internal" or self.understood.error is not None:
+            return None
+        made: Effect = self.tool.function(**self.understood.arguments)
+        return made
+
+    def came_to(self, outcome: Outcome) -> DraftCall:
+        """The call with its result."""
+        return replace(self, row=replace(self.row, status=outcome.status, result=outcome.text))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A step before it is finished."""
+
+    plan: Plan
+    reply: Reply
+    calls: tuple[DraftCall, ...]
+    planned: bool = False
+    """Whether the plan has been stored."""
+
+    @property
+    def has_outside(self) -> bool:
+        """Whether anything is to be run before the step can be finished."""
+        return any(call.runs_outside for call in self.calls)
+
+
+def read_reply(
+    body: Body,
+    reply: Reply,
+    queue: Sequence[Message],
+    *,
+    seq: int,
+    heartbeat: HeartbeatReason | None,
+    context_hash: str,
+    block_versions: Mapping[str, int],
+    usage: Usage,
+    now: datetime,
+) -> Draft:
+    """Reads a reply that has just come: every call is named, checked against its tool and
+    numbered."""
+    taken = {call.id for message in queue for call in message.calls}
+    calls: list[DraftCall] = []
+    for number, raw in enumerate(reply.calls, start=1):
+        wire_id = _free_id(raw.id, taken)
+        taken.add(wire_id)
+        understood = body.toolbox.understand(raw, body.agent.settings.style)
+        row = PlannedCall(
+            id=new_id("call"),
+            seq=number,
+            wire_id=wire_id,
+            tool=raw.name,
+            arguments=understood.plain,
+            raw=raw.arguments,
+            effect="internal" if understood.tool is None else understood.tool.effect,
+            status="intended",
+            heartbeat=understood.heartbeat,
+        )
+        calls.append(_answered(DraftCall(row, understood)))
+    plan = Plan(
+        step_id=new_id("step"),
+        seq=seq,
+        heartbeat=heartbeat,
+        reply=asdict(replace(reply, usage=None)),
+        context_hash=context_hash,
+        block_versions=block_versions,
+        model=body.model.name,
+        usage=usage,
+        created_at=now,
+        calls=tuple(call.row for call in calls),
+    )
+    return Draft(plan, reply, tuple(calls))
+
+
+def take_up(body: Body, plan: Plan) -> Draft:
+    """Reads a stored plan again after a crash.
+
+    A call that was started and must not run twice has an unknown outcome; everything else that has
+    no result yet is run.
+    """
+    stored = dict(plan.reply)
+    raw_calls = tuple(RawCall(**call) for call in stored.pop("calls"))
+    stored.pop("usage")
+    reply = Reply(calls=raw_calls, usage=plan.usage, **stored)
+    calls: list[DraftCall] = []
+    for row, raw in zip(plan.calls, raw_calls, strict=True):
+        call = DraftCall(row, body.toolbox.understand(raw, body.agent.settings.style))
+        if row.status == "started" and row.effect == "once":
+            told = body.prompts.render("results/unknown", tool=row.tool)
+            call = call.came_to(Outcome("unknown", told))
+        calls.append(_answered(call))
+    return Draft(plan, reply, tuple(calls), planned=True)
+
+
+def _answered(call: DraftCall) -> DraftCall:
+    """A call that cannot be made has its result already: what was wrong with it."""
+    if call.understood.error is None or call.row.result is not None:
+        return call
+    return call.came_to(Outcome("failed", call.understood.error))
+
+
+def _free_id(given: str, taken: Iterable[str]) -> str:
+    if _WIRE_ID.fullmatch(given) and given not in taken:
+        return given
+    return f"call_{uuid.uuid4().hex[:24]}"
+
+
+def spoken(draft: Draft, calls: Sequence[PlannedCall], body: Body) -> tuple[str, ...]:
+    """What the user heard in a step: plain content or what was passed to `send_message`."""
+    style = body.agent.settings.style
+    text = draft.reply.content.strip()
+    if style.reply == "content":
+        return (text,) if text else ()
+    if not calls and text and style.plain_text == "reply":
+        return (text,)
+    return tuple(
+        str(call.arguments["message"])
+        for call in calls
+        if call.tool == SPEAK and call.status == "ok"
+    )
+
+
+def thoughts(draft: Draft, said: tuple[str, ...], body: Body) -> str:
+    """What the agent thought in a step and the user did not hear."""
+    found = [draft.reply.reasoning.strip()]
+    text = draft.reply.content.strip()
+    if body.agent.settings.style.reply == "tool" and text not in said:
+        found.append(text)
+    found += [call.understood.thoughts.strip() for call in draft.calls]
+    return "\n".join(dict.fromkeys(part for part in found if part))
+
+
+def reply_message(
+    draft: Draft, said: tuple[str, ...], body: Body, seq: int, turn_id: str
+) -> Message:
+    """The model's reply as it is stored: what it said, to the letter."""
+    ref = f"#{seq}"
+    text = draft.reply.content
+    data: dict[str, Any] = {}
+    inside = [part for part in said if part != text.strip()]
+    if inside:
+        data["said"] = inside
+    if draft.reply.opaque:
+        data["opaque"] = dict(draft.reply.opaque)
+    return Message(
+        id=new_id("message"),
+        seq=seq,
+        role="assistant",
+        kind="reply",
+        text=text,
+        created_at=draft.plan.created_at,
+        calls=tuple(
+            Call(
+                call.row.wire_id,
+                _wire_name(call),
+                _shortened(call.understood.wire_arguments, body, ref),
+                call.row.raw,
+            )
+            for call in draft.calls
+        ),
+        digest=body.digest(text, "message", ref),
+        label="agent",
+        turn_id=turn_id,
+        step_id=draft.plan.step_id,
+        data=data,
+    )
+
+
+def _wire_name(call: DraftCall) -> str:
+    # A name no provider would take back is shown as one that all take; the row keeps what was said.
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", call.row.tool)[:64] or "unnamed"
+
+
+def _shortened(arguments: str, body: Body, ref: str) -> str:
+    digest = body.digest(arguments, "arguments", ref)
+    return arguments if digest is None else json.dumps({"shortened": digest}, ensure_ascii=False)
+
+
+def result_message(
+    call: PlannedCall,
+    tool: Tool | None,
+    body: Body,
+    seq: int,
+    turn_id: str,
+    step_id: str,
+    now: datetime,
+) -> Message:
+    """What a call returned, as the model reads it: whole, or a digest with pages."""
+    assert call.result is not None, "a finished step has a result for every call"
+    builtin = tool is not None and tool.effect == "internal"
+    cap = None if tool is None or builtin else tool.max_result_chars
+    external = tool is not None and tool.returns == "external"
+    return Message(
+        id=new_id("message"),
+        seq=seq,
+        role="tool",
+        kind="result",
+        text=call.result,
+        created_at=now,
+        call_id=call.wire_id,
+        tool=call.tool,
+        digest=body.digest(call.result, "result", f"#{seq}", cap=cap),
+        label="external" if external else "tool",
+        turn_id=turn_id,
+        step_id=step_id,
+        data={"builtin": True} if builtin else {},
+    )

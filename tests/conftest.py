@@ -1,0 +1,24 @@
+"""What holds for every test: the network is refused, and who asked for it is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pagedaemon.testing import Attempt, network_guard
+
+
+@pytest.fixture(scope="session", autouse=True)
+def network() -> Iterator[list[Attempt]]:
+    """Refuses the network for the whole session; the attempts of all tests so far."""
+    with network_guard() as attempts:
+        yield attempts
+
+
+@pytest.fixture(autouse=True)
+def _stays_offline(network: list[Attempt]) -> Iterator[None]:
+    before = len(network)
+    yield
+    # Also where the code under test caught the refusal.
+    assert network[before:] == [], "this test tried to reach the network"
