@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pagedaemon.llm.offline_facts import weight
-from pagedaemon.llm.offline_words import is_question, plain, sentences
+from pagedaemon.llm.offline.facts import weight
+from pagedaemon.llm.offline.words import is_question, plain, sentences
 
 DEFAULT_WORDS = 200
 """How long a summary may be where the request names no number of words."""
@@ -21,7 +21,7 @@ _WORDS = re.compile(r"at most (\d+) words")
 
 
 def summary_of(request: str) -> str:
-    """The answer to a request of `summary/request` or `summary/merge`: the earlier notes, then
+    """The answer to a request of `summary/request`: the earlier notes, then
     the sentences with names, numbers, decisions and facts. Text of no known form counts as one
     message."""
     messages = _MESSAGES.search(request)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from pagedaemon.llm.offline_words import STOP, WORD, is_question, sentences, stripped
+from pagedaemon.llm.offline.words import STOP, WORD, is_question, sentences, stripped
 
 _ASKED = re.compile(
     r"^(?:please,? )?(?:remember|note|keep in mind|don't forget|do not forget|make a note)\b"

@@ -21,10 +21,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pagedaemon.llm import offline_words as words
-from pagedaemon.llm.offline_digest import notable, summary_of
-from pagedaemon.llm.offline_facts import Fact, facts, same_subject
-from pagedaemon.llm.offline_view import Hit, Made, Said, SeenBlock, View, hits, user_text, view
+from pagedaemon.llm.offline import words
+from pagedaemon.llm.offline.digest import notable, summary_of
+from pagedaemon.llm.offline.facts import Fact, facts, same_subject
+from pagedaemon.llm.offline.view import Hit, Made, Said, SeenBlock, View, hits, user_text, view
 from pagedaemon.llm.protocol import CallPart, Part, RawCall, Reply, Request, TextPart
 from pagedaemon.resources import Prompts
 
