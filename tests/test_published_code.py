@@ -1,8 +1,9 @@
 """What a newcomer copies works as printed: the README's code blocks and every file in `examples/`.
 
 Each runs in its own process and an empty folder, without keys and with the network refused. A block
-marked `python` always runs, and so does one marked `bash run`; plain `bash` blocks (the install
-commands) are run by CI as a newcomer would, in a fresh copy of the tree.
+marked `python` always runs, one marked `python test` is run by pytest, and `bash run` by the shell;
+plain `bash` blocks (the install commands) are run by CI as a newcomer would, in a fresh copy of the
+tree. A `text trace` is what the quickstart really prints.
 """
 
 from __future__ import annotations
@@ -44,7 +45,14 @@ def code_blocks(markdown: str) -> list[CodeBlock]:
 
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RUNNABLE = [block for block in code_blocks(README) if block.info in ("python", "bash run")]
+BLOCKS = code_blocks(README)
+RUNNABLE = [block for block in BLOCKS if block.info in ("python", "python test", "bash run")]
+TRACES = [block for block in BLOCKS if block.info == "text trace"]
+PYTEST = """
+import sys
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "test_block.py"]))
+"""
 
 
 def newcomers_environment() -> dict[str, str]:
@@ -72,9 +80,12 @@ def run_python(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def run_block(block: CodeBlock, folder: Path) -> subprocess.CompletedProcess[str]:
     """A block of the README in that folder."""
-    if block.info == "python":
+    if block.info in ("python", "python test"):
         script = folder / "block.py"
-        script.write_text(block.code, encoding="utf-8")
+        is_test = block.info == "python test"
+        script.write_text(PYTEST if is_test else block.code, encoding="utf-8")
+        if is_test:
+            (folder / "test_block.py").write_text(block.code, encoding="utf-8")
         return run_python(script, folder)
     offline = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1,localhost"}
     return subprocess.run(
@@ -95,11 +106,66 @@ def test_a_code_block_of_the_readme_runs(block: CodeBlock, tmp_path: Path) -> No
     assert done.returncode == 0, f"README.md:{block.line}\n{done.stdout}\n{done.stderr}"
 
 
+def test_the_code_blocks_of_the_readme_also_run_one_after_another_in_one_folder(
+    tmp_path: Path,
+) -> None:
+    for block in RUNNABLE:
+        done = run_block(block, tmp_path)
+        assert done.returncode == 0, f"README.md:{block.line}\n{done.stdout}\n{done.stderr}"
+
+
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
 def test_an_example_runs_without_key_or_network(script: Path, tmp_path: Path) -> None:
     done = run_python(script, tmp_path)
     assert done.returncode == 0, f"{script.name}\n{done.stdout}\n{done.stderr}"
     assert done.stdout.strip(), f"{script.name} shows nothing"
+
+
+def unnumbered(text: str) -> list[str]:
+    """The lines that are not blank, with every number and its thousands left out: counts change
+    whenever a prompt does."""
+    return [re.sub(r"\d[\d,]*", "N", line) for line in text.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the quickstart prints."""
+    done = run_python(EXAMPLES[0], tmp_path_factory.mktemp("quickstart"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_quickstart_does_what_it_is_there_to_show(quickstart: str) -> None:
+    learns, fills, finds, shares, reopened = re.split(r"^\d\. ", quickstart, flags=re.MULTILINE)[1:]
+    assert "core_memory_replace(label='human'" in learns
+    assert "heartbeat | requested" in learns
+    assert "archival_memory_insert(" in fills
+    assert "page_out(" in fills
+    assert re.search(r"page-out \| \d+ messages leave the window", fills)
+    assert "conversation_search(query='spare key'" in finds
+    assert "The spare key is with Mrs. Moreira" in finds
+    assert "bob | In my core memory I have: We ship on Thursdays." in shares
+    assert "Name: Lin" in reopened
+
+
+def test_the_quickstart_searches_for_what_is_not_in_its_window_any_more(quickstart: str) -> None:
+    told, paged_out = quickstart.find("The spare key is with"), quickstart.find("page-out |")
+    asked = quickstart.find("Where is the spare key?")
+    assert 0 < told < paged_out < asked
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=lambda trace: f"line {trace.line}")
+def test_a_trace_in_the_readme_is_what_the_quickstart_prints(
+    trace: CodeBlock, quickstart: str
+) -> None:
+    printed = iter(unnumbered(quickstart))
+    # Lines in between may be left out; order and words may not be changed.
+    for line in unnumbered(trace.code):
+        assert line in printed, f"README.md:{trace.line} shows what is not printed there: {line}"
+
+
+def test_a_trace_in_the_readme_is_checked() -> None:
+    assert TRACES
 
 
 def test_examples_are_numbered_without_gap_and_say_what_they_teach() -> None:
@@ -134,6 +200,14 @@ def test_blocks_are_found_with_their_line_and_kind() -> None:
 def test_a_failing_block_is_seen(tmp_path: Path) -> None:
     assert run_block(CodeBlock(1, "python", "raise SystemExit(3)\n"), tmp_path).returncode == 3
     assert run_block(CodeBlock(1, "bash run", "false | true\n"), tmp_path).returncode != 0
+
+
+def test_a_block_without_tests_does_not_pass_as_one(tmp_path: Path) -> None:
+    passing = "def test_it():\n    assert True\n"
+    assert run_block(CodeBlock(1, "python test", passing), tmp_path).returncode == 0
+    assert run_block(CodeBlock(1, "python test", "x = 1\n"), tmp_path).returncode != 0
+    failing = passing.replace("True", "False")
+    assert run_block(CodeBlock(1, "python test", failing), tmp_path).returncode != 0
 
 
 def test_a_block_that_reaches_for_the_network_fails_even_if_it_hides_it(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pagedaemon.errors import (
 )
 from pagedaemon.events import Turn
 from pagedaemon.runtime import AsyncRuntime
+from pagedaemon.sync.runtime import Runtime
 from pagedaemon.tools.tool import Tool, ToolContext, tool
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "NotFound",
     "PagedaemonError",
     "Paging",
+    "Runtime",
     "Settings",
     "StoreError",
     "Style",

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
 from pagedaemon.config import Frozen, Model, Settings
-from pagedaemon.errors import InvalidInput
+from pagedaemon.errors import ConfigError, InvalidInput
 from pagedaemon.messages import checked_text
 from pagedaemon.resources import starter_block
 
@@ -24,7 +24,12 @@ class Block(Frozen):
 
     `Block.load("persona/companion")` takes a starter from `blocks/`; `Block.human(...)` and
     `Block.persona(...)` take text. Limits count characters (Unicode code points).
+
+    Raises:
+        InvalidInput: a field that cannot be; the message names it.
     """
+
+    refusal: ClassVar[type[ConfigError | InvalidInput]] = InvalidInput
 
     label: str = Field(min_length=1, max_length=60)
     """What the agent calls it, such as `persona`, `human`, `team`. Unique in an agent."""
@@ -39,9 +44,17 @@ class Block(Frozen):
     @field_validator("label")
     @classmethod
     def _label(cls, label: str) -> str:
-        if not all(letter.isalnum() or letter in "_-" for letter in label):
-            raise ValueError("a label holds letters, digits, '_' and '-' only")
+        if not _is_label(label):
+            raise ValueError(_LABELS)
         return label
+
+    @field_validator("value", "description")
+    @classmethod
+    def _storable(cls, text: str) -> str:
+        try:
+            return checked_text(text, "it", empty=True)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from error
 
     @classmethod
     def load(cls, name: str, **changes: Any) -> Block:
@@ -64,6 +77,25 @@ class Block(Frozen):
     def human(cls, value: str, **fields: Any) -> Block:
         """Whom the agent talks to: the starter `human/basic` with this text."""
         return cls.load("human/basic", value=value, **fields)
+
+
+_LABELS = "a label holds letters, digits, '_' and '-' only"
+
+
+def _is_label(label: str) -> bool:
+    return all(letter.isalnum() or letter in "_-" for letter in label)
+
+
+def checked_label(label: object) -> str:
+    """A block's label: 1 to 60 letters, digits, '_' and '-'.
+
+    Raises:
+        InvalidInput: otherwise.
+    """
+    text = checked_text(label, "a label")
+    if len(text) > 60 or not _is_label(text):
+        raise InvalidInput(f"{_LABELS}, at most 60 of them: {text[:60]!r}")
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@ each field; every one of them can be given per runtime and per agent."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from pagedaemon.errors import ConfigError, InvalidInput
 
 HOSTED_WINDOW = 128_000
 """Tokens assumed for a hosted model whose window is not given."""
@@ -16,9 +18,31 @@ silently from the front when too much is sent."""
 
 
 class Frozen(BaseModel):
-    """Base of all settings: immutable, and a misspelt field is an error."""
+    """Base of all settings: immutable, and a misspelt field is an error.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Raises:
+        ConfigError: a value cannot work; the message names its field.
+    """
+
+    # Values are left out of every message: one of them may be a key.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    refusal: ClassVar[type[ConfigError | InvalidInput]] = ConfigError
+    """What is raised for a value that cannot work."""
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise self.refusal(_readable(type(self).__name__, error)) from None
+
+
+def _readable(what: str, error: ValidationError) -> str:
+    wrong = [
+        f"{'.'.join(map(str, one['loc'])) or 'together'}: {one['msg']}"
+        for one in error.errors(include_url=False, include_input=False)
+    ]
+    return f"{what} cannot be made: {'; '.join(wrong)}"
 
 
 class Model(Frozen):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagedaemon.clock import Clock
 from pagedaemon.continuation import Continue
@@ -46,7 +46,7 @@ from pagedaemon.turn.body import Compiled
 from pagedaemon.turn.calls import Handles, run_outside
 from pagedaemon.turn.draft import Draft, read_reply, take_up
 from pagedaemon.turn.finish import Finished, finish
-from pagedaemon.turn.pageout import make_room, page_out
+from pagedaemon.turn.pageout import make_room, relieve
 from pagedaemon.turn.speech import Speech
 from pagedaemon.turn.state import OpenTurn
 
@@ -117,7 +117,7 @@ class Loop:
             yield TurnEnded(turn.id, await self._end(turn, "error", str(error)))
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            await asyncio.shield(self._close(turn))
+            await asyncio.shield(self.close(turn, "cancelled"))
             raise
         assert turn.ended is not None
         yield TurnEnded(turn.id, turn.ended)
@@ -146,15 +146,18 @@ class Loop:
                 raise OutOfTime from None
             raise
         except (ContextTooLong, ModelUnavailable) as error:
+            if isinstance(error, ContextTooLong):
+                self._learn_refusal(turn, compiled)
             if turn.relieved or not _may_relieve(turn, compiled, error):
                 raise
             turn.relieved = True
-            async for event in page_out(self._store, self._clock, turn, compiled):
+            async for event in relieve(self._store, self._clock, turn):
                 yield event
             return
         if reply is None:
             raise BadReply("the model's stream ended without a reply")
-        self._learn(turn, compiled, reply)
+        if reply.usage is not None:
+            self._learn(turn, reply.usage.prompt_tokens, compiled.load.raw)
         asked.draft = read_reply(
             turn.body,
             reply,
@@ -167,13 +170,17 @@ class Loop:
             now=self._clock.now(),
         )
 
-    def _learn(self, turn: OpenTurn, compiled: Compiled, reply: Reply) -> None:
-        if reply.usage is not None and compiled.load.raw:
-            name = turn.body.model.name
-            self.correction = self.correction.learn(
-                name, reply.usage.prompt_tokens, compiled.load.raw
-            )
-            turn.body.gauge.factor = self.correction.factor(name)
+    def _learn(self, turn: OpenTurn, reported: int, counted: int) -> None:
+        name = turn.body.model.name
+        self.correction = self.correction.learn(name, reported, counted)
+        turn.body.gauge.factor = self.correction.factor(name)
+
+    def _learn_refusal(self, turn: OpenTurn, compiled: Compiled) -> None:
+        """What was refused has at least as many tokens as the budget, whatever we counted."""
+        gauge, request = turn.body.gauge, compiled.request
+        load = gauge.counted(request.messages, request.tools)
+        if load.tokens < load.budget:
+            self._learn(turn, load.budget, load.raw)
 
     async def _finish(self, turn: OpenTurn, draft: Draft, *, cancelled: bool = False) -> Finished:
         acting = _acting(turn, draft, self._clock)
@@ -202,17 +209,37 @@ class Loop:
         )
         return turn.ended
 
-    async def _close(self, turn: OpenTurn) -> None:
-        """Somebody stopped the turn: a step that has begun to act closes whole, any other never
-        was."""
-        row = await self._store.read(lambda tx: journal.turn_by_id(tx, turn.id))
-        if row is None or row.status == "done":
-            return
-        plan = await self._store.read(lambda tx: journal.open_plan(tx, turn.id))
-        if plan is not None:
-            await self._finish(turn, take_up(turn.body, plan), cancelled=True)
-        else:
-            await self._end(turn, "cancelled")
+    async def close(self, turn: OpenTurn, reason: StopReason, error: str | None = None) -> Turn:
+        """Ends a turn from outside: a step that has begun to act closes whole, any other never was.
+        A turn that has ended by itself meanwhile stays as it ended.
+
+        Raises:
+            NotFound: it was deleted with its conversation.
+            LeaseLost: another worker has taken the conversation over.
+            StoreError: the store failed.
+        """
+        # Among the writes, so that a commit that was on its way when we were stopped is seen.
+        plan = await self._store.write(lambda tx: state.refresh(tx, turn))
+        if turn.ended is not None:
+            return turn.ended
+        if plan is None:
+            return await self._end(turn, reason, error)
+        ended = (await self._finish(turn, take_up(turn.body, plan), cancelled=True)).ended
+        assert ended is not None, "a cancelled step ends its turn"
+        if reason == "cancelled":
+            return ended
+        ended = turn.ended = replace(ended, stop_reason=reason, error=error)
+        await self._store.write(
+            lambda tx: journal.set_turn(
+                tx,
+                turn.id,
+                ended.usage,
+                stop_reason=ended.stop_reason,
+                error=ended.error,
+                ended_at=ended.ended_at,
+            )
+        )
+        return ended
 
 
 def _told(turn: OpenTurn, finished: Finished) -> list[Event]:
@@ -231,7 +258,7 @@ def woken_by(turn: OpenTurn) -> HeartbeatReason | None:
     """
     if not turn.steps:
         return None
-    last = turn.queue[-1] if turn.queue else None
+    last = turn.latest
     if last is not None and last.turn_id == turn.id and last.kind in ("heartbeat", "alert"):
         reason: HeartbeatReason = last.data["reason"]
         return reason
@@ -261,7 +288,7 @@ def _may_relieve(turn: OpenTurn, compiled: Compiled, error: ModelError) -> bool:
 
 
 def _usage(reply: Reply, compiled: Compiled) -> Usage:
-    if reply.usage is not None:
+    if reply.usage is not None and reply.usage.total_tokens:
         return reply.usage
     said = len(reply.content) + sum(len(call.arguments) for call in reply.calls)
     return Usage(1, compiled.load.tokens, said // 4, estimated=True)

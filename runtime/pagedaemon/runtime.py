@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -16,9 +17,11 @@ from pagedaemon.errors import Closed, ConfigError, InvalidInput
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents, live_handles
 from pagedaemon.handles.blocks import AsyncSpaceBlocks
 from pagedaemon.handles.conversation import AsyncConversation
+from pagedaemon.llm.gateway import Connections
 from pagedaemon.llm.protocol import ChatModel
 from pagedaemon.resources import Prompts
 from pagedaemon.scheduler import Scheduler
+from pagedaemon.scheduler.bodies import checked_tools
 from pagedaemon.store.database import Database, StorePool
 from pagedaemon.store.worker import Worker
 from pagedaemon.tools.tool import Tool
@@ -64,6 +67,7 @@ class AsyncRuntime:
         model: the default model of agents that name none.
         models: model objects by a name of your own, for `Model(name)`: a scripted one, or any
             with the methods of `pagedaemon.llm.protocol.ChatModel`.
+            Closing the runtime closes those that were asked for.
         tools: Python tools by which agents of earlier runs find their code again.
         prompts: a folder whose files replace shipped ones of `prompts/` by the same relative path.
         clock: the time; tests hold it still.
@@ -90,8 +94,8 @@ class AsyncRuntime:
             )
         self._folder = Path(store)
         self._model = Model(model) if isinstance(model, str) else model
-        self._models = dict(models or {})
-        self._tools = tuple(tools)
+        self._connections = Connections(models or {})
+        self._tools = checked_tools(tools)
         self._prompts = Prompts(None if prompts is None else Path(prompts))
         self._clock: Clock = clock or SystemClock()
         self._recover = recover
@@ -122,7 +126,10 @@ class AsyncRuntime:
         Raises:
             StoreError: the folder cannot be used.
         """
-        await self.space(DEFAULT_SPACE)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            await self.space(DEFAULT_SPACE)
+            undo.pop_all()
         return self
 
     async def space(self, name: str) -> AsyncSpace:
@@ -156,23 +163,31 @@ class AsyncRuntime:
         pool = self._pool
         path = self._folder / "spaces" / name / "space.db"
         database = await asyncio.to_thread(Database.open, path, space=name, pool=pool)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(asyncio.to_thread, database.close)
+            scheduler = await self._scheduler(database)
+            undo.pop_all()
+        self._schedulers.append((scheduler, database))
+        if self._recover:
+            await scheduler.recover()
+        return AsyncSpace(name, scheduler)
+
+    async def _scheduler(self, database: Database) -> Scheduler:
+        assert self._worker is not None, "made before any space is opened"
         scheduler = Scheduler(
             database,
             self._worker,
             self._clock,
             self._prompts,
             self._model,
-            self._models,
+            self._connections,
             self._tools,
             lambda record, conversation_id, is_async: self._live_handles(
                 scheduler, record, conversation_id, is_async
             ),
         )
-        self._schedulers.append((scheduler, database))
         await scheduler.open()
-        if self._recover:
-            await scheduler.recover()
-        return AsyncSpace(name, scheduler)
+        return scheduler
 
     def _live_handles(
         self, scheduler: Scheduler, record: AgentRecord, conversation_id: str, is_async: bool
@@ -201,16 +216,22 @@ class AsyncRuntime:
         return self._spaces[DEFAULT_SPACE]
 
     async def close(self) -> None:
-        """Stops what runs, waits until that is written, and closes the files. Twice does
-        nothing."""
+        """Stops what runs, waits until that is written, and closes the files. Twice does nothing.
+
+        A message that still waits for its turn stays in the store, and is answered when its space
+        is opened again.
+        """
         async with self._opening:
             if self._closed:
                 return
             self._closed = True
-            for scheduler, database in self._schedulers:
-                await scheduler.close()
-                await asyncio.to_thread(database.close)
-            if self._pool is not None:
-                self._pool.close()
-            if self._worker is not None:
-                self._worker.close()
+            # Whatever fails, the rest is closed too; in the order opposite to this one.
+            async with AsyncExitStack() as stack:
+                if self._worker is not None:
+                    stack.callback(self._worker.close)
+                if self._pool is not None:
+                    stack.callback(self._pool.close)
+                stack.push_async_callback(self._connections.aclose)
+                for scheduler, database in self._schedulers:
+                    stack.push_async_callback(asyncio.to_thread, database.close)
+                    stack.push_async_callback(scheduler.close)

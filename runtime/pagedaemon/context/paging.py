@@ -8,38 +8,56 @@ small a window, its input is split and merged; if it fails, a deterministic dige
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pagedaemon.clock import local_stamp
 from pagedaemon.config import Model
-from pagedaemon.errors import ModelError
+from pagedaemon.errors import ContextTooLong, ModelError
 from pagedaemon.llm.protocol import ChatModel, Request
-from pagedaemon.memory.recall import speaker, whole_text
+from pagedaemon.memory.recall import speaker
 from pagedaemon.messages import Message, Usage
 from pagedaemon.resources import Prompts
+
+logger = logging.getLogger(__name__)
 
 _ENTRY = 1_200
 """Characters of one message that a summariser is shown: the rest is in recall."""
 
 _LINE = 160
-"""Characters of one message in a digest made without a model."""
+"""Characters of one message in a digest made without a model, and the fewest of one in a
+request."""
 
 _CHARS_PER_TOKEN = 2
 """How many characters surely fit one token's place, when input is cut for a summariser's window.
-Low on
-purpose: a wrong guess costs one more round, not a refused request."""
+Low on purpose: a wrong guess costs one more round, not a refused request."""
 
-_LONGEST = 8
-"""Characters per token that it was allowed, above which a summary is refused."""
+_LEAST_ROOM = 400
+"""Characters of notes and messages in one request for which a model is still asked."""
+
+_ROUNDS = 12
+"""Requests that one page-out is planned for: a longer past is shown in shorter excerpts."""
+
+_MOST_ROUNDS = 3 * _ROUNDS
+"""Requests after which a summary is given up, where the model takes less at once than it should."""
+
+_LONGEST = 2
+"""How many times the tokens it was allowed a summary may have before it is refused."""
 
 _IDENTIFIER = re.compile(
-    r"https?://\S+|[\w.+-]+@[\w-]+\.\w[\w.]*|\b(?=\w*\d)(?=\w*[A-Za-z_])[\w-]{4,}\b|\b\d{5,}\b"
+    r"https?://\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}\.\w[\w.]{0,120}"
+    r"|(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z_])[\w-]{4,}\b|\b\d{5,}\b"
     r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
 )
 """Addresses, ticket and order numbers, constants: what prose loses and people ask for."""
+
+
+class _Unusable(Exception):
+    """The model's summary cannot stand for its input. Never leaves this module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +77,95 @@ class Summariser:
         chat: the model that summarises.
         model: its settings: its window bounds each request.
         timezone: in which dates are shown.
+        measure: tokens of a text.
     """
 
-    def __init__(self, prompts: Prompts, chat: ChatModel, model: Model, timezone: str) -> None:
+    def __init__(
+        self,
+        prompts: Prompts,
+        chat: ChatModel,
+        model: Model,
+        timezone: str,
+        measure: Callable[[str], int],
+    ) -> None:
         self._prompts = prompts
         self._chat = chat
         self._model = model
         self._timezone = timezone
+        self._measure = measure
         self._usage = Usage()
 
-    async def fold(self, previous: str, leaving: Sequence[Message], *, max_tokens: int) -> Summary:
+    async def fold(
+        self, previous: str, leaving: Sequence[Message], *, max_tokens: int, seconds: float
+    ) -> Summary:
         """A summary of what leaves, on top of the previous one.
 
         Args:
             previous: the summary so far, empty for none.
             leaving: the messages that leave, in order.
             max_tokens: how long it may be.
+            seconds: how long the model may take for all of it; then it is done without one.
         """
-        entries = [self._entry(message) for message in leaving if message.kind != "heartbeat"]
-        source = "\n".join(entries)
+        told = [message for message in leaving if _tells(message)]
+        source = f"{previous}\n{''.join(map(_source, told))}"
+        by: Literal["model", "digest"] = "model"
         try:
-            prose = await self._folded(previous, entries, max_tokens)
-        except ModelError:
-            # The safety net must hold without a model: the digest below loses nothing but fluency.
-            prose = ""
-        if _refusable(prose, f"{previous}{source}", max_tokens):
-            return self._digest(previous, leaving, max_tokens)
-        text = _with_identifiers(self._prompts, prose, f"{previous}\n{source}")
-        return Summary(text, "model", self._usage)
+            if not told:
+                raise _Unusable("nothing that leaves says anything")
+            async with asyncio.timeout(seconds):
+                text = await self._folded(previous, told, max_tokens)
+        except (ModelError, TimeoutError, _Unusable) as error:
+            # The safety net must hold without a model: the digest loses nothing but fluency.
+            logger.info("no summary by the model, a digest instead: %s", error)
+            text, by = self._digest(previous, told, len(leaving), max_tokens), "digest"
+        return Summary(_with_identifiers(self._prompts, text, source, max_tokens), by, self._usage)
 
-    def _entry(self, message: Message) -> str:
-        text = (
-            whole_text(message)
-            if message.kind != "reply"
-            else "\n".join([part for part in (message.text, *message.data.get("said", ())) if part])
-        )
+    async def _folded(self, previous: str, leaving: Sequence[Message], max_tokens: int) -> str:
+        """Folds the messages into the notes, in as many rounds as the model's window makes of it.
+
+        Raises:
+            ModelError: the model gave no answer.
+            _Unusable: an answer was empty, refused, or longer than what it stands for.
+        """
+        whole = self._model.budget * _CHARS_PER_TOKEN
+        fixed = len(self._request("", "", max_tokens)) + len(self._prompts.render("summary/system"))
+        room = max(_LEAST_ROOM, whole - fixed)
+        left, notes = self._entries(leaving, room), previous
+        for _ in range(_MOST_ROUNDS):
+            if notes and len(notes) > room * 3 // 4:
+                # The notes leave no room beside them: they are material like the messages.
+                left, notes = [notes, *left], ""
+            part, rest = _filled(left, room - len(notes))
+            try:
+                answer = await self._ask(
+                    self._request(notes, part, _words(max_tokens, room)), max_tokens
+                )
+            except ContextTooLong:
+                whole //= 2
+                room = whole - fixed
+                if room < _LEAST_ROOM:
+                    raise
+                continue
+            self._demand_usable(answer, f"{notes}{part}", max_tokens)
+            notes, left = answer, rest
+            if not left:
+                return notes
+        raise _Unusable(f"not done after {_MOST_ROUNDS} requests")
+
+    def _demand_usable(self, answer: str, source: str, max_tokens: int) -> None:
+        if not answer:
+            raise _Unusable("the summary is empty")
+        if len(answer) > max(len(source), 200):
+            raise _Unusable("the summary is longer than what it stands for")
+        if self._measure(answer) > max_tokens * _LONGEST:
+            raise _Unusable("the summary is longer than its share of the window")
+
+    def _entries(self, leaving: Sequence[Message], room: int) -> list[str]:
+        most = max(_LINE, min(_ENTRY, room * _ROUNDS // (2 * len(leaving))))
+        return [self._entry(message, most) for message in leaving]
+
+    def _entry(self, message: Message, most: int) -> str:
+        text = _said(message)
         return self._prompts.render(
             "summary/transcript",
             entries=[
@@ -101,94 +173,107 @@ class Summariser:
                     "number": message.seq,
                     "date": local_stamp(message.created_at, self._timezone),
                     "who": speaker(message),
-                    "text": text if len(text) <= _ENTRY else f"{text[:_ENTRY]} […]",
+                    "text": text if len(text) <= most else f"{text[:most]} […]",
                 }
             ],
         )
 
-    async def _folded(self, previous: str, entries: Sequence[str], max_tokens: int) -> str:
-        words = max(40, max_tokens * 2 // 3)
-        room = self._room(words)
-        parts = _in_rooms(entries, room - len(previous))
-        folded = previous
-        for part in parts:
-            folded = await self._ask(
-                self._prompts.render(
-                    "summary/request", previous=folded, transcript=part, max_words=words
-                ),
-                max_tokens,
-            )
-        return folded
-
-    def _room(self, words: int) -> int:
-        fixed = len(self._prompts.render("summary/system")) + len(
-            self._prompts.render("summary/request", previous="", transcript="", max_words=words)
+    def _request(self, notes: str, transcript: str, words: int) -> str:
+        return self._prompts.render(
+            "summary/request", previous=notes, transcript=transcript, max_words=words
         )
-        return max(400, self._model.budget * _CHARS_PER_TOKEN - fixed)
 
     async def _ask(self, request: str, max_tokens: int) -> str:
+        system = self._prompts.render("summary/system")
         reply = await self._chat.complete(
             Request(
-                (
-                    {"role": "system", "content": self._prompts.render("summary/system")},
-                    {"role": "user", "content": request},
-                ),
+                ({"role": "system", "content": system}, {"role": "user", "content": request}),
                 max_output_tokens=min(max_tokens * 2, self._model.max_output_tokens),
                 purpose="summary",
             )
         )
-        self._usage = self._usage + (reply.usage or Usage(calls=1, estimated=True))
+        spent = reply.usage
+        if spent is None or not spent.total_tokens:
+            asked = self._measure(system) + self._measure(request)
+            spent = Usage(1, asked, self._measure(reply.content), estimated=True)
+        self._usage = self._usage + spent
+        if reply.finish == "refusal":
+            raise _Unusable("the provider refused to summarise")
         return reply.content.strip()
 
-    def _digest(self, previous: str, leaving: Sequence[Message], max_tokens: int) -> Summary:
+    def _digest(
+        self, previous: str, told: Sequence[Message], messages: int, max_tokens: int
+    ) -> str:
         lines: list[str] = []
-        for message in leaving:
-            if message.kind in ("message", "reply"):
-                words = " ".join([message.text, *message.data.get("said", ())]).split()
-                short = " ".join(words)
-                if short:
-                    lines.append(f"{speaker(message)}: {short[:_LINE]}")
+        for message in told:
+            short = " ".join(_said(message)[: 4 * _LINE].split())
+            if message.kind in ("message", "reply") and short:
+                lines.append(f"{speaker(message)}: {short[:_LINE]}")
         most = max_tokens * _CHARS_PER_TOKEN
-        while lines and sum(map(len, lines)) > most // 2:
-            lines.pop(len(lines) // 2)
-        text = self._prompts.render(
+        size = sum(map(len, lines))
+        while lines and size > most // 2:
+            size -= len(lines.pop(len(lines) // 2))
+        return self._prompts.render(
             "summary/digest",
-            previous=previous[-most // 2 :] if len(previous) > most // 2 else previous,
+            previous=previous[-(most - size) :],
             lines=lines,
-            messages=len(leaving),
-        )
-        source = "\n".join(whole_text(message) for message in leaving)
-        return Summary(
-            _with_identifiers(self._prompts, text, f"{previous}\n{source}"), "digest", self._usage
+            messages=messages,
         )
 
 
-def _refusable(prose: str, source: str, max_tokens: int) -> bool:
-    # A summary longer than what it stands for, or than its share several times over, frees nothing.
-    return not prose or len(prose) > min(max(len(source), 200), max_tokens * _LONGEST)
+def _tells(message: Message) -> bool:
+    """Whether a message has something to say that stands nowhere else: events of the runtime have
+    not, nor what its own memory tools returned."""
+    return (
+        message.kind in ("message", "reply", "result")
+        and "builtin" not in message.data
+        and bool(_said(message))
+    )
 
 
-def _in_rooms(entries: Sequence[str], room: int) -> list[str]:
-    parts: list[str] = []
-    current = ""
-    room = max(room, 200)
+def _said(message: Message) -> str:
+    """What was said, without the bare calls."""
+    return "\n".join(part for part in (message.text, *message.data.get("said", ())) if part)
+
+
+def _source(message: Message) -> str:
+    """What identifiers are looked for in: an oversize text stays where it can be read in pages."""
+    text = _said(message)
+    return f"{text[:_ENTRY] if message.digest is not None else text}\n"
+
+
+def _words(max_tokens: int, room: int) -> int:
+    # In a small room the notes must leave place for what is still to be folded into them.
+    return max(40, min(max_tokens * 2 // 3, room // 24))
+
+
+def _filled(entries: Sequence[str], room: int) -> tuple[str, list[str]]:
+    """As many entries as fit a room, as one text, and what is left. At least a part of the
+    first."""
+    taken, size = 0, 0
     for entry in entries:
-        for piece in (entry[at : at + room] for at in range(0, len(entry), room)):
-            if current and len(current) + 1 + len(piece) > room:
-                parts.append(current)
-                current = piece
-            else:
-                current = f"{current}\n{piece}" if current else piece
-    return [*parts, current]
+        if size + len(entry) + 1 > room:
+            break
+        size += len(entry) + 1
+        taken += 1
+    if taken or not entries:
+        return "\n".join(entries[:taken]), list(entries[taken:])
+    return entries[0][:room], [entries[0][room:], *entries[1:]]
 
 
-def _with_identifiers(prompts: Prompts, text: str, source: str) -> str:
+def _with_identifiers(prompts: Prompts, text: str, source: str, most: int) -> str:
     """Carries identifiers over by code: those of the source that the prose left out, newest last,
-    40 at most."""
+    40 at most and no more than `most` characters."""
     found = dict.fromkeys(match.group().rstrip(".,;:)") for match in _IDENTIFIER.finditer(source))
-    missing = [
-        identifier for identifier in found if identifier not in text and len(identifier) < 200
-    ]
+    missing: list[str] = []
+    for identifier in reversed(found):
+        if identifier in text or len(identifier) > 200:
+            continue
+        most -= len(identifier) + 2
+        if most < 0 or len(missing) == 40:
+            break
+        missing.append(identifier)
     if not missing:
         return text
-    return f"{text}\n{prompts.render('summary/identifiers', identifiers=missing[-40:])}"
+    line = prompts.render("summary/identifiers", identifiers=missing[::-1])
+    return f"{text}\n{line}"

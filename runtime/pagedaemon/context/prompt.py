@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.events import ContextPart
+from pagedaemon.llm.protocol import WireMessage
 from pagedaemon.memory.blocks import closing_mark
 from pagedaemon.messages import Message
 from pagedaemon.resources import Prompts
@@ -20,6 +21,7 @@ class SystemPrompt:
     Attributes:
         text: as sent.
         parts: its sections, by name, for people.
+        wire: the message it is sent as.
     """
 
     def __init__(self, prompts: Prompts, agent: AgentRecord, blocks: Sequence[BlockRow]) -> None:
@@ -50,15 +52,13 @@ class SystemPrompt:
         named = (("instructions", instructions), ("rules", rules), ("core memory", core))
         self.parts = tuple(ContextPart(name, 0, text) for name, text in named if text)
         self.text = "\n\n".join(part.text for part in self.parts)
+        self.wire: WireMessage = {"role": "system", "content": self.text}
 
 
 def context_hash(system: str, tools_hash: str, queue: Sequence[Message]) -> str:
     """Names the request a step was made from: its system prompt, its tools, its messages by id."""
-    digest = hashlib.sha256(system.encode())
-    digest.update(tools_hash.encode())
-    for message in queue:
-        digest.update(message.id.encode())
-    return digest.hexdigest()
+    named = (system, tools_hash, *(message.id for message in queue))
+    return hashlib.sha256("\0".join(named).encode()).hexdigest()
 
 
 def status_line(

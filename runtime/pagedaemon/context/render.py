@@ -6,7 +6,8 @@ message, no text is empty, each call is followed at once by exactly one result, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -19,9 +20,20 @@ JOINT = "\n\n"
 """Between two user-role events that stand next to each other."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How far a rendering had come after one message: enough to go on from there."""
+
+    shown: int = 0
+    last: WireMessage | None = None
+    owed: Mapping[str, str] = field(default_factory=dict)
+    """Calls without a result so far: id to tool."""
+
+
 class Renderer:
     """Renders messages, each only once: what is stored never changes, so neither does its
-    rendering.
+    rendering. A queue that goes on where the last one was is rendered from there, and what is
+    unchanged is the same object as before.
 
     Args:
         prompts: the texts the model reads.
@@ -32,6 +44,9 @@ class Renderer:
         self._prompts = prompts
         self._timezone = timezone
         self._known: dict[str, WireMessage | None] = {}
+        self._queue: list[Message] = []
+        self._marks: list[_Mark] = []
+        self._shown: list[WireMessage] = []
 
     def queue(self, messages: Sequence[Message]) -> list[WireMessage]:
         """The whole queue: the summary first, then everything by its number.
@@ -39,26 +54,41 @@ class Renderer:
         A call that has no result gets one that says so, and a result that answers no call is left
         out: a store written by this runtime has neither, an imported one may.
         """
-        shown: list[WireMessage] = []
-        owed: dict[str, str] = {}
-        for message in _summary_first(messages):
-            if message.role == "tool":
-                if message.call_id in owed:
-                    del owed[message.call_id]
-                    shown.append(self._wire(message))
-                continue
+        ordered = _summary_first(messages)
+        mark = self._back_to(common(self._queue, ordered))
+        for message in ordered[len(self._queue) :]:
+            mark = self._after(message, mark.owed)
+            self._queue.append(message)
+            self._marks.append(mark)
+        return [*self._shown, *self._unanswered(mark.owed)]
+
+    def _back_to(self, count: int) -> _Mark:
+        """Takes the rendering back to where it was after that many messages."""
+        del self._queue[count:], self._marks[count:]
+        mark = self._marks[-1] if self._marks else _Mark()
+        del self._shown[mark.shown :]
+        if mark.last is not None:
+            # A later message may have been joined to it.
+            self._shown[-1] = mark.last
+        return mark
+
+    def _after(self, message: Message, owed: Mapping[str, str]) -> _Mark:
+        """Renders one message after the others."""
+        shown = self._shown
+        wire = self.message(message)
+        if message.role == "tool":
+            if message.call_id in owed and wire is not None:
+                owed = {call: tool for call, tool in owed.items() if call != message.call_id}
+                shown.append(wire)
+        else:
             shown.extend(self._unanswered(owed))
             owed = {call.id: call.tool for call in message.calls}
-            wire = self.message(message)
-            if wire is None:
-                continue
-            if wire["role"] == "user" and shown and shown[-1]["role"] == "user":
+            if wire is not None and wire["role"] == "user" and shown and _is_user(shown[-1]):
                 joined = f"{shown[-1]['content']}{JOINT}{wire['content']}"
                 shown[-1] = {"role": "user", "content": joined}
-            else:
+            elif wire is not None:
                 shown.append(wire)
-        shown.extend(self._unanswered(owed))
-        return shown
+        return _Mark(len(shown), shown[-1] if shown else None, owed)
 
     def message(self, message: Message) -> WireMessage | None:
         """One message; None for a reply in which the model said nothing at all."""
@@ -77,12 +107,7 @@ class Renderer:
         for gone in [identity for identity in self._known if identity not in ids]:
             del self._known[gone]
 
-    def _wire(self, message: Message) -> WireMessage:
-        wire = self.message(message)
-        assert wire is not None, "a result always has text"
-        return wire
-
-    def _unanswered(self, owed: dict[str, str]) -> list[WireMessage]:
+    def _unanswered(self, owed: Mapping[str, str]) -> list[WireMessage]:
         return [
             {
                 "role": "tool",
@@ -121,6 +146,18 @@ class Renderer:
 
     def _date(self, instant: str) -> str:
         return local_stamp(datetime.fromisoformat(instant), self._timezone)
+
+
+def common(before: Sequence[object], now: Sequence[object]) -> int:
+    """How many items two sequences begin with in common, by identity."""
+    for count, (one, other) in enumerate(zip(before, now, strict=False)):
+        if one is not other:
+            return count
+    return min(len(before), len(now))
+
+
+def _is_user(wire: WireMessage) -> bool:
+    return bool(wire["role"] == "user")
 
 
 def _assistant(message: Message, text: str) -> WireMessage | None:

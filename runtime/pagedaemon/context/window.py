@@ -8,10 +8,12 @@ counting, and no tokenizer is loaded. Above, every part is counted once and reme
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pagedaemon.config import Paging
+from pagedaemon.context.render import common
 from pagedaemon.llm.protocol import WireMessage, WireTool
 from pagedaemon.llm.tokens import PER_REQUEST, TokenCounter
 
@@ -49,6 +51,28 @@ class Load:
         return self.tokens > line * self.budget
 
 
+class _Sums:
+    """Sums over messages, for requests of which each mostly begins like the one before.
+
+    Args:
+        measure: what one message counts.
+    """
+
+    def __init__(self, measure: Callable[[WireMessage], int]) -> None:
+        self._measure = measure
+        self._messages: list[WireMessage] = []
+        self._upto: list[int] = [0]
+
+    def of(self, messages: Sequence[WireMessage]) -> int:
+        """The sum over all of them; only what was not there last time is measured."""
+        same = common(self._messages, messages)
+        del self._messages[same:], self._upto[same + 1 :]
+        for message in islice(messages, same, None):
+            self._messages.append(message)
+            self._upto.append(self._upto[-1] + self._measure(message))
+        return self._upto[-1]
+
+
 class Gauge:
     """Weighs requests for one model.
 
@@ -64,19 +88,21 @@ class Gauge:
         self._budget = budget
         self._paging = paging
         self._known: dict[str, int] = {}
+        self._bounds = _Sums(counter.message_bound)
+        self._counts = _Sums(self._message)
+        self._tools: tuple[Sequence[WireTool], int, int | None] = ((), 0, 0)
         self.factor = factor
 
     def load(self, messages: Sequence[WireMessage], tools: Sequence[WireTool]) -> Load:
         """Weighs a request; exact counting only where the bytes reach the warning line."""
-        bound = self._counter.tools_bound(tools) + PER_REQUEST
-        bound += sum(map(self._counter.message_bound, messages))
+        bound = self._tools_bound(tools) + PER_REQUEST + self._bounds.of(messages)
         if bound * self.factor < self._paging.warn * self._budget:
             return Load(round(bound / _BYTES_PER_TOKEN), 0, self._budget)
         return self.counted(messages, tools)
 
     def counted(self, messages: Sequence[WireMessage], tools: Sequence[WireTool]) -> Load:
         """Weighs a request exactly, as far as the tokenizer is the model's own."""
-        raw = self._counter.tools_tokens(tools) + PER_REQUEST + sum(map(self._message, messages))
+        raw = self.tools(tools) + PER_REQUEST + self._counts.of(messages)
         return Load(round(raw * self.factor), raw, self._budget)
 
     def message(self, message: WireMessage) -> int:
@@ -92,7 +118,26 @@ class Gauge:
         most = self._paging.oversize * self._budget
         if self._counter.bound(text) * self.factor <= most:
             return False
-        return self.text(text) > most
+        # Piece by piece: megabytes are not counted to the end to know that they are too much.
+        piece = max(1_000, int(most) * _BYTES_PER_TOKEN)
+        counted = 0.0
+        for start in range(0, len(text), piece):
+            counted += self._counter.count(text[start : start + piece]) * self.factor
+            if counted > most:
+                return True
+        return False
+
+    def tools(self, tools: Sequence[WireTool]) -> int:
+        """Tokens of the tools' schemas, uncorrected."""
+        bound = self._tools_bound(tools)
+        if self._tools[2] is None:
+            self._tools = (tools, bound, self._counter.tools_tokens(tools))
+        return self._tools[2] or 0
+
+    def _tools_bound(self, tools: Sequence[WireTool]) -> int:
+        if self._tools[0] is not tools:
+            self._tools = (tools, self._counter.tools_bound(tools), None)
+        return self._tools[1]
 
     def _message(self, message: WireMessage) -> int:
         key = _key(message)

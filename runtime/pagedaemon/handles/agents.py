@@ -6,18 +6,17 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
-
 from pagedaemon.agent import AgentRecord, Block, checked_name
 from pagedaemon.clock import new_id, zone
 from pagedaemon.config import STYLES, Model, Settings
-from pagedaemon.errors import AlreadyExists, ConfigError, NotFound
+from pagedaemon.errors import AlreadyExists, ConfigError, InvalidInput, NotFound
 from pagedaemon.events import ContextReport, Event, Turn
-from pagedaemon.handles.blocks import AsyncAgentBlocks, AsyncBlock, hold
+from pagedaemon.handles.blocks import AsyncAgentBlocks, AsyncBlock, checked_block, hold
 from pagedaemon.handles.conversation import MAIN, AsyncConversation, AsyncConversations
 from pagedaemon.handles.memory import AsyncArchive, AsyncRecall
-from pagedaemon.messages import Usage
+from pagedaemon.messages import Usage, checked_text
 from pagedaemon.scheduler import Scheduler
+from pagedaemon.scheduler.bodies import checked_tools
 from pagedaemon.store import agents as rows
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as conversation_rows
@@ -25,6 +24,7 @@ from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store.conversations import ConversationRow
 from pagedaemon.store.transaction import Transaction
+from pagedaemon.tools.memory_tools import memory_tools
 from pagedaemon.tools.tool import Tool
 
 GivenBlocks: TypeAlias = Sequence[Block | AsyncBlock]
@@ -91,7 +91,11 @@ class AsyncAgent:
         return await self._main.cancel()
 
     async def usage(self) -> Usage:
-        """What its model calls have cost so far, summaries too."""
+        """What its model calls have cost so far, summaries too.
+
+        Raises:
+            NotFound: the agent was deleted.
+        """
         return await self._scheduler.store.read(lambda tx: rows.usage(tx, self.id))
 
     async def update(
@@ -119,16 +123,18 @@ class AsyncAgent:
     async def delete(self) -> None:
         """Deletes the agent with its conversations, messages, archive and own blocks.
 
-        A block that another agent holds stays, also when it was made for this one.
+        Its turns are stopped, and those of other processes waited for. A block that another agent
+        holds stays, also when it was made for this one.
+
+        Raises:
+            NotFound: it was deleted already.
         """
-        await self._scheduler.cancel(self._main.id)
 
         def work(tx: Transaction) -> None:
+            rows.require(tx, self.id)
             _delete(tx, self.id)
 
-        for conversation in await self.conversations.list():
-            await conversation.cancel()
-        await self._scheduler.when_idle(self._main.id, work)
+        await self._scheduler.when_agent_idle(self.id, work)
 
 
 class AsyncAgents:
@@ -158,9 +164,11 @@ class AsyncAgents:
 
         Raises:
             AlreadyExists: the name is taken, or two blocks have one label.
-            ConfigError: a setting cannot work; nothing was stored.
+            ConfigError: a setting cannot work, or a required tool is not given; nothing was stored.
+            ToolDefinitionError: the tools cannot be used together; nothing was stored.
         """
         record, given = self._record(name, tools, model, settings)
+        _checked_blocks(blocks)
 
         def work(tx: Transaction) -> AsyncConversation:
             if rows.by_name(tx, record.name) is not None:
@@ -169,7 +177,9 @@ class AsyncAgents:
                 )
             return self._add(tx, record, blocks)
 
-        return await self._opened(record, given, await self._scheduler.store.write(work))
+        main = await self._scheduler.store.write(work)
+        self._scheduler.bodies.give(record.id, given, tools)
+        return AsyncAgent(self._scheduler, record, main)
 
     async def ensure(
         self,
@@ -190,6 +200,7 @@ class AsyncAgents:
             ConfigError: a setting cannot work; nothing was stored.
         """
         record, given = self._record(name, tools, model, settings)
+        _checked_blocks(blocks)
 
         def work(tx: Transaction) -> tuple[AgentRecord, AsyncConversation]:
             found = rows.by_name(tx, record.name)
@@ -207,17 +218,20 @@ class AsyncAgents:
             return current, AsyncConversation(self._scheduler, main)
 
         current, main = await self._scheduler.store.write(work)
-        return await self._opened(current, given, main)
+        self._scheduler.bodies.give(current.id, given, tools)
+        return AsyncAgent(self._scheduler, current, main)
 
     async def get(self, name: str) -> AsyncAgent:
         """The agent of that name or id.
 
         Raises:
             NotFound: there is none.
+            InvalidInput: what cannot be a name.
         """
+        wanted = checked_name(name, "an agent's name")
 
         def work(tx: Transaction) -> tuple[AgentRecord, AsyncConversation] | None:
-            record = rows.by_name(tx, name) or rows.by_id(tx, name)
+            record = rows.by_name(tx, wanted) or rows.by_id(tx, wanted)
             return None if record is None else (record, self._main(tx, record.id))
 
         found = await self._scheduler.store.read(work)
@@ -248,14 +262,15 @@ class AsyncAgents:
     ) -> tuple[AgentRecord, Model | None]:
         given = _model(model)
         now = self._scheduler.clock.now()
-        for tool in tools:
-            self._scheduler.register(tool)
+        hashes = {tool.name: tool.schema_hash for tool in checked_tools(tools)}
+        checked = _settings({}, settings)
+        _require_tools(self._scheduler, checked, hashes)
         record = AgentRecord(
             new_id("agent"),
             checked_name(name, "an agent's name"),
-            _settings({}, settings),
+            checked,
             _without_key(given),
-            {tool.name: tool.schema_hash for tool in tools},
+            hashes,
             now,
             now,
         )
@@ -279,13 +294,6 @@ class AsyncAgents:
                     "attach this one under another label"
                 )
 
-    async def _opened(
-        self, record: AgentRecord, given: Model | None, main: AsyncConversation
-    ) -> AsyncAgent:
-        if given is not None:
-            self._scheduler.give_model(record.id, given)
-        return AsyncAgent(self._scheduler, record, main)
-
 
 def live_handles(
     scheduler: Scheduler, record: AgentRecord, conversation_id: str
@@ -306,28 +314,26 @@ async def _change(
     settings: Mapping[str, Any],
 ) -> AgentRecord:
     given = _model(model)
-    for tool in tools or ():
-        scheduler.register(tool)
+    wanted = None if name is None else checked_name(name, "an agent's name")
+    hashes = {tool.name: tool.schema_hash for tool in checked_tools(tools or ())}
 
     def work(tx: Transaction) -> AgentRecord:
-        found = rows.by_id(tx, agent_id)
-        if found is None:
-            raise NotFound(f"agent {agent_id} was deleted")
+        found = rows.require(tx, agent_id)
         current = replace(found, settings=_settings(found.settings.model_dump(), settings))
-        if name is not None and name != found.name:
-            if rows.by_name(tx, name) is not None:
-                raise AlreadyExists(f"an agent called {name!r} exists already")
-            current = replace(current, name=checked_name(name, "an agent's name"))
+        if wanted is not None and wanted != found.name:
+            if rows.by_name(tx, wanted) is not None:
+                raise AlreadyExists(f"an agent called {wanted!r} exists already")
+            current = replace(current, name=wanted)
         if given is not None:
             current = replace(current, model=_without_key(given))
         if tools is not None:
-            current = replace(current, tools={tool.name: tool.schema_hash for tool in tools})
+            current = replace(current, tools=hashes)
+        _require_tools(scheduler, current.settings, current.tools)
         rows.set_fields(tx, agent_id, _stored(current), scheduler.clock.now())
         return current
 
     record = await scheduler.store.write(work)
-    if given is not None:
-        scheduler.give_model(agent_id, given)
+    scheduler.bodies.give(agent_id, given, tools or ())
     return record
 
 
@@ -354,7 +360,9 @@ def _stored(record: AgentRecord) -> dict[str, Any]:
 
 
 def _model(model: Model | str | None) -> Model | None:
-    return Model(model) if isinstance(model, str) else model
+    if model is None or isinstance(model, Model):
+        return model
+    return Model(model)
 
 
 def _without_key(model: Model | None) -> Model | None:
@@ -368,9 +376,26 @@ def _settings(current: Mapping[str, Any], changes: Mapping[str, Any]) -> Setting
         if style not in STYLES:
             raise ConfigError(f"style is one of {', '.join(STYLES)} or a Style, not {style!r}")
         given["style"] = STYLES[style]
+    settings = Settings(**{**current, **given})
     try:
-        settings = Settings.model_validate({**current, **given})
-    except ValidationError as error:
-        raise ConfigError(f"these settings cannot work: {error}") from error
-    zone(settings.timezone)
+        zone(settings.timezone)
+    except InvalidInput as error:
+        raise ConfigError(str(error)) from error
+    if settings.instructions is not None:
+        checked_text(settings.instructions, "instructions")
     return settings
+
+
+def _require_tools(scheduler: Scheduler, settings: Settings, tools: Mapping[str, str]) -> None:
+    """A tool that is required and that the agent has not would keep every turn from ending."""
+    if not settings.required_tools:
+        return
+    built_in = {tool.name for tool in memory_tools(scheduler.prompts, settings)}
+    unknown = [name for name in settings.required_tools if name not in built_in | set(tools)]
+    if unknown:
+        raise ConfigError(f"required_tools names what the agent has not: {', '.join(unknown)}")
+
+
+def _checked_blocks(blocks: GivenBlocks) -> None:
+    for block in blocks:
+        checked_block(block)

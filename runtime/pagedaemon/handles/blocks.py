@@ -11,12 +11,13 @@ from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 
-from pagedaemon.agent import Block
+from pagedaemon.agent import Block, checked_label, checked_name
 from pagedaemon.errors import AlreadyExists, InvalidInput, NotFound
 from pagedaemon.memory import blocks as core
 from pagedaemon.memory.blocks import Operation
-from pagedaemon.messages import Label
+from pagedaemon.messages import Label, checked_text
 from pagedaemon.scheduler import Scheduler
+from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as rows
 from pagedaemon.store.blocks import Author, BlockRow, VersionRow
 from pagedaemon.store.transaction import Transaction
@@ -116,9 +117,7 @@ class AsyncBlock:
             EditRefused: empty text, no such line, that line has changed since this handle read it,
                 or over the limit.
         """
-        lines = self.value.split("\n")
-        seen = lines[line] if 0 <= line < len(lines) else None
-        return await self._edit("insert", lambda: core.insert_line(text, line, seen))
+        return await self._edit("insert", lambda: core.insert_line(text, line, self.value))
 
     async def replace(self, old: str, new: str) -> AsyncBlock:
         """Replaces text that stands in the value exactly once.
@@ -156,7 +155,11 @@ class AsyncBlock:
 
         Raises:
             EditRefused: the value is longer than the new limit.
+            InvalidInput: a limit below 1, or a description that cannot be stored.
+            NotFound: it was deleted.
         """
+        if description is not None:
+            checked_text(description, "the description", empty=True)
 
         def work(tx: Transaction) -> BlockRow:
             row = self._current(tx)
@@ -178,9 +181,17 @@ class AsyncBlock:
         return self
 
     async def history(self) -> list[BlockVersion]:
-        """Every version, oldest first, with who made it in which step."""
-        found = await self._scheduler.store.read(lambda tx: rows.versions(tx, self.id))
-        return [_version(row) for row in found]
+        """Every version, oldest first, with who made it in which step.
+
+        Raises:
+            NotFound: the block was deleted.
+        """
+
+        def work(tx: Transaction) -> tuple[VersionRow, ...]:
+            self._current(tx)
+            return rows.versions(tx, self.id)
+
+        return [_version(row) for row in await self._scheduler.store.read(work)]
 
     async def diff(self, before: int, after: int | None = None) -> str:
         """A unified diff between two versions; `after` is the newest where none is given.
@@ -200,8 +211,17 @@ class AsyncBlock:
         return "\n".join(lines)
 
     async def delete(self) -> None:
-        """Deletes the block with its history; agents that held it no longer do."""
-        await self._scheduler.store.write(lambda tx: rows.remove(tx, [self.id]))
+        """Deletes the block with its history; agents that held it no longer do.
+
+        Raises:
+            NotFound: it was deleted already.
+        """
+
+        def work(tx: Transaction) -> None:
+            self._current(tx)
+            rows.remove(tx, [self.id])
+
+        await self._scheduler.store.write(work)
 
     def _current(self, tx: Transaction) -> BlockRow:
         row = rows.by_id(tx, self.id)
@@ -296,12 +316,14 @@ class AsyncSpaceBlocks:
 
         Raises:
             AlreadyExists: the name is taken.
+            InvalidInput: a field, or the name, that cannot be.
+            EditRefused: the value is over the limit.
         """
         definition = _defined(block, fields)
-        name = name or definition.label
+        wanted = _named(name, definition)
         row = await self._scheduler.store.write(
             lambda tx: add_block(
-                tx, definition, name=name, owner=None, now=self._scheduler.clock.now()
+                tx, definition, name=wanted, owner=None, now=self._scheduler.clock.now()
             )
         )
         return AsyncBlock(self._scheduler, row)
@@ -311,7 +333,7 @@ class AsyncSpaceBlocks:
     ) -> AsyncBlock:
         """The block of that name, made if there is none. What is there is never overwritten."""
         definition = _defined(block, fields)
-        wanted = name or definition.label
+        wanted = _named(name, definition)
 
         def work(tx: Transaction) -> BlockRow:
             found = rows.by_name(tx, wanted)
@@ -327,9 +349,11 @@ class AsyncSpaceBlocks:
 
         Raises:
             NotFound: there is none.
+            InvalidInput: what cannot be a name.
         """
+        wanted = checked_name(name, "a block's name")
         row = await self._scheduler.store.read(
-            lambda tx: rows.by_name(tx, name) or rows.by_id(tx, name)
+            lambda tx: rows.by_name(tx, wanted) or rows.by_id(tx, wanted)
         )
         if row is None:
             raise NotFound(f"no block called {name!r} stands alone in this space")
@@ -353,9 +377,11 @@ class AsyncAgentBlocks:
 
         Raises:
             NotFound: the agent holds none.
+            InvalidInput: what cannot be a label.
         """
+        wanted = checked_label(label)
         row = await self._scheduler.store.read(
-            lambda tx: rows.one_of_agent(tx, self._agent_id, label)
+            lambda tx: rows.one_of_agent(tx, self._agent_id, wanted)
         )
         if row is None:
             raise NotFound(f"this agent holds no block {label!r}")
@@ -374,10 +400,13 @@ class AsyncAgentBlocks:
 
         Raises:
             AlreadyExists: the agent holds a block with that label.
+            NotFound: the block is of another space, or it or the agent was deleted.
+            InvalidInput: what cannot be a block or a label.
         """
-        wanted = label or block.label
+        wanted = checked_label(checked_block(block).label if label is None else label)
 
         def work(tx: Transaction) -> BlockRow:
+            agent_rows.require(tx, self._agent_id)
             now = self._scheduler.clock.now()
             return hold(tx, self._agent_id, block, wanted, now)
 
@@ -389,11 +418,13 @@ class AsyncAgentBlocks:
 
         Raises:
             NotFound: the agent holds none with that label.
+            InvalidInput: what cannot be a label.
         """
+        wanted = checked_label(label)
 
         def work(tx: Transaction) -> None:
-            row = rows.one_of_agent(tx, self._agent_id, label)
-            if row is None or rows.detach(tx, self._agent_id, label) == 0:
+            row = rows.one_of_agent(tx, self._agent_id, wanted)
+            if row is None or rows.detach(tx, self._agent_id, wanted) == 0:
                 raise NotFound(f"this agent holds no block {label!r}")
             if row.owner_agent_id == self._agent_id:
                 rows.set_owner(tx, row.id, None)
@@ -425,9 +456,26 @@ def hold(
     return held
 
 
+def checked_block(block: object) -> Block | AsyncBlock:
+    """The block, if it is one.
+
+    Raises:
+        InvalidInput: it is neither a definition nor a stored block.
+    """
+    if not isinstance(block, Block | AsyncBlock):
+        raise InvalidInput(f"{block!r} is no block: give a Block, or one that is stored")
+    return block
+
+
 def _defined(block: Block | None, fields: dict[str, Any]) -> Block:
     if block is None:
         return Block(**fields)
     if fields:
         raise InvalidInput("give a Block or its fields, not both")
+    if not isinstance(block, Block):
+        raise InvalidInput(f"{block!r} is no Block")
     return block
+
+
+def _named(name: str | None, definition: Block) -> str:
+    return definition.label if name is None else checked_name(name, "a block's name")

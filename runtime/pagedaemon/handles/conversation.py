@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from pagedaemon.agent import checked_name
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.events import ContextPart, ContextReport, Event, Turn
 from pagedaemon.messages import Message, checked_text
 from pagedaemon.scheduler import Running, Scheduler
+from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal
@@ -53,7 +55,8 @@ class AsyncConversation:
         """Says something to the agent and waits until it yields.
 
         While the agent is busy the message waits in order and gets a turn of its own. If the caller
-        is cancelled, so is the turn; the message stays in the conversation.
+        is cancelled, so is the turn: once it has begun, its message stays in the conversation; one
+        that still waits is withdrawn, as if it had never been said.
 
         Args:
             text: any text without NUL, not empty.
@@ -61,10 +64,12 @@ class AsyncConversation:
 
         Raises:
             InvalidInput: the text cannot be stored.
-            NoModel: the agent has no model.
+            NotFound: the conversation was deleted.
+            NoModel: the agent has no model; nothing was stored.
             ModelError: the model gave no usable reply; the message is kept.
             ContextOverflow: what must be in the request does not fit the model's window.
             StoreError: the store failed.
+            Closed: the runtime was closed, or belongs to another event loop or process.
         """
         running = await self._accept(text, author)
         try:
@@ -76,7 +81,8 @@ class AsyncConversation:
     async def stream(self, text: str, *, author: str | None = None) -> AsyncGenerator[Event, None]:
         """As `send`, telling what happens as it happens: see `pagedaemon.events`.
 
-        A listener that stops listening does not stop the turn; `cancel` does.
+        The message is accepted when the first event is asked for. A listener that stops listening
+        does not stop the turn; `cancel` does.
 
         Raises:
             as `send`, after the last event.
@@ -94,7 +100,11 @@ class AsyncConversation:
         return await self._scheduler.send(self.id, Wake(text, author=author))
 
     async def cancel(self) -> int:
-        """Stops this conversation's turns that run or wait in this process. Returns how many."""
+        """Stops this conversation's turns that run or wait in this process. Returns how many.
+
+        A step that has begun to act closes whole: what had not been run says so, and what may have
+        happened is told as unknown. Messages that waited are withdrawn.
+        """
         return await self._scheduler.cancel(self.id)
 
     async def context(self) -> ContextReport:
@@ -134,7 +144,13 @@ class AsyncConversation:
         return await self._scheduler.store.read(lambda tx: rows.window(tx, self.id))
 
     async def turns(self, *, limit: int = 20) -> list[Turn]:
-        """The newest turns that have ended, newest first."""
+        """The newest turns that have ended, newest first.
+
+        Raises:
+            InvalidInput: a limit below 1.
+        """
+        if limit < 1:
+            raise InvalidInput(f"a limit is at least 1, not {limit}")
 
         def work(tx: Transaction) -> list[Turn]:
             return [
@@ -149,6 +165,9 @@ class AsyncConversation:
         """Starts the conversation afresh: the window is emptied, all memory and recall stay.
 
         Waits for a running turn to end. Returns how many messages left the window.
+
+        Raises:
+            NotFound: the conversation was deleted.
         """
         return await self._scheduler.when_idle(self.id, lambda tx: rows.reset(tx, self.id))
 
@@ -157,10 +176,17 @@ class AsyncConversation:
 
         Raises:
             InvalidInput: it is `main`, which every agent has; `reset` empties it.
+            NotFound: it was deleted already.
         """
         if self.name == MAIN:
             raise InvalidInput("every agent has the conversation 'main': reset it instead")
-        return await self._scheduler.when_idle(self.id, lambda tx: rows.remove(tx, self.id))
+
+        def work(tx: Transaction) -> int:
+            gone = rows.remove(tx, self.id)
+            agent_rows.count_recall(tx, self.agent_id, -gone)
+            return gone
+
+        return await self._scheduler.when_idle(self.id, work)
 
 
 class AsyncConversations:
@@ -171,10 +197,16 @@ class AsyncConversations:
         self._agent_id = agent_id
 
     async def ensure(self, name: str) -> AsyncConversation:
-        """The conversation of that name, made if there is none."""
-        checked_text(name, "a conversation's name")
+        """The conversation of that name, made if there is none.
+
+        Raises:
+            InvalidInput: what cannot be a name.
+            NotFound: the agent was deleted.
+        """
+        checked_name(name, "a conversation's name")
 
         def work(tx: Transaction) -> ConversationRow:
+            agent_rows.require(tx, self._agent_id)
             found = rows.by_name(tx, self._agent_id, name)
             if found is not None:
                 return found
@@ -187,8 +219,10 @@ class AsyncConversations:
 
         Raises:
             NotFound: there is none.
+            InvalidInput: what cannot be a name.
         """
-        row = await self._scheduler.store.read(lambda tx: rows.by_name(tx, self._agent_id, name))
+        wanted = checked_name(name, "a conversation's name")
+        row = await self._scheduler.store.read(lambda tx: rows.by_name(tx, self._agent_id, wanted))
         if row is None:
             raise NotFound(f"this agent has no conversation {name!r}")
         return AsyncConversation(self._scheduler, row)

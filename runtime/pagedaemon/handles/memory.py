@@ -20,6 +20,9 @@ from pagedaemon.store.transaction import Transaction
 
 H = TypeVar("H")
 
+MOST = 10**12
+"""Number of the last hit that can be asked for: more than any store holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[H]):
@@ -156,6 +159,7 @@ class AsyncArchive:
 
         Raises:
             InvalidInput: empty text or a value out of its range; nothing was stored.
+            NotFound: the agent was deleted.
         """
         _aware(happened_at, expires_at)
         new = NewPassage(
@@ -172,6 +176,7 @@ class AsyncArchive:
         )
 
         def work(tx: Transaction) -> PassageRow:
+            agent_rows.require(tx, self._agent_id)
             now = self._scheduler.clock.now()
             passage_id, _ = archival.keep(tx, self._agent_id, new, now)
             row = rows.by_id(tx, self._agent_id, passage_id, now)
@@ -250,6 +255,8 @@ class AsyncArchive:
 def _offset(page: int, size: int, *instants: datetime | None) -> int:
     if page < 0 or size < 1:
         raise InvalidInput(f"pages count from 0 and hold at least 1: page={page}, page_size={size}")
+    if page * size > MOST:
+        raise InvalidInput(f"no search goes beyond hit {MOST}: page={page}, page_size={size}")
     _aware(*instants)
     return page * size
 

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from pagedaemon.clock import Clock, SystemClock
 from pagedaemon.config import Model
 from pagedaemon.errors import (
@@ -94,7 +96,7 @@ class OpenAIModel:
             BadReply: the answer is no chat completion.
         """
         client = await self._connected()
-        asking = client.post(_PATH, cast_to=object, body=self._body(request))
+        asking = client.post(_PATH, cast_to=object, content=_json(self._body(request)))
         data, _ = await self._within(self._model.timeout, asking)
         return self._whole(data)
 
@@ -113,7 +115,7 @@ class OpenAIModel:
         asking = client.post(
             _PATH,
             cast_to=object,
-            body=self._body(request, stream=True),
+            content=_json(self._body(request, stream=True)),
             stream=True,
             stream_cls=AsyncStream[object],
         )
@@ -242,8 +244,6 @@ class OpenAIModel:
             raise self._failure(Complaint.of(error.body or error.message)) from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise BadReply(f"{self._where}: the answer cannot be read: {error}") from None
-        except UnicodeEncodeError:
-            raise RequestRejected("the request holds text that is not valid Unicode") from None
 
     def _timed_out(self) -> ModelUnavailable:
         return ModelUnavailable(f"{self._where}: no whole answer in {self._model.timeout:g} s")
@@ -254,6 +254,18 @@ class OpenAIModel:
 
     def _clean(self, text: str) -> str:
         return text.replace(self._secret, "[key]") if self._secret else text
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    """A body as it is sent. The client's own encoder takes five times as long over a long talk.
+
+    Raises:
+        RequestRejected: text that no encoding can carry.
+    """
+    try:
+        return to_json(body)
+    except PydanticSerializationError:
+        raise RequestRejected("the request holds text that is not valid Unicode") from None
 
 
 def _host(url: str) -> tuple[str, str]:

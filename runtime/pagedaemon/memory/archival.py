@@ -27,7 +27,8 @@ class InsertPassage(Immediate):
     tags: tuple[str, ...] = ()
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
-        """An exact repeat is not stored twice: it answers with the id of what is there."""
+        """A repeat is not stored twice: it answers with the id of what is there, which gets the
+        new tags."""
         new = NewPassage(
             self.text,
             "semantic",
@@ -49,10 +50,18 @@ def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tupl
         its id, and whether the same text stood there already.
 
     Raises:
-        InvalidInput: empty text, a tag that is no short text, an unknown kind, a bad number.
+        InvalidInput: empty text, a tag that is no short line, an unknown kind, a bad number.
     """
     checked_text(new.text, "the passage")
     _check_tags(new.tags)
+    for value, what in (
+        (new.source_id, "the source"),
+        (new.subject, "the subject"),
+        (new.attribute, "the attribute"),
+        (new.scope, "the scope"),
+    ):
+        if value is not None:
+            checked_text(value, what)
     if new.kind not in KINDS:
         raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, not {new.kind!r}")
     if new.importance is not None and not 1 <= new.importance <= 10:
@@ -62,9 +71,9 @@ def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tupl
     archive_id = rows.archive_of(tx, agent_id)
     if archive_id is None:
         archive_id = rows.add_archive(tx, agent_id, now)
-    existing = rows.same_text(tx, archive_id, new.text)
+    existing = rows.same_text(tx, archive_id, new.text, now)
     if existing is not None:
-        rows.refresh(tx, [existing], now)
+        rows.renew(tx, existing, new, now)
         return existing, True
     passage_id = rows.add(tx, archive_id, agent_id, new, now)
     if new.source_id is not None:
@@ -79,8 +88,8 @@ def _check_tags(tags: tuple[str, ...]) -> None:
     if len(tags) > MAX_TAGS:
         raise InvalidInput(f"at most {MAX_TAGS} tags, not {len(tags)}")
     for tag in tags:
-        if len(checked_text(tag, "a tag")) > 100:
-            raise InvalidInput(f"a tag has at most 100 characters: {tag[:40]!r}…")
+        if len(checked_text(tag, "a tag")) > 100 or len(tag.splitlines()) > 1:
+            raise InvalidInput(f"a tag is one line of at most 100 characters: {tag[:40]!r}")
 
 
 @dataclass(frozen=True)

@@ -46,18 +46,22 @@ def append(text: str) -> Operation:
 
 
 def insert_line(text: str, line: int, seen: str | None = None) -> Operation:
-    """Before line `line` (from 0); -1 is after the last. `seen` is that line's text as the author
-    saw it."""
+    """Before line `line` (from 0); -1, or one more than there are, is after the last.
+
+    `seen` is the whole value in which the author counted the lines; None is the current one. The
+    line must still be what it was there, and the end is still the end.
+    """
 
     def operation(block: BlockRow) -> str:
         if not text.strip():
             raise _refused("empty_text", block)
-        lines = block.value.split("\n") if block.value else []
-        if line == -1 or line == len(lines):
+        lines = _lines(block.value)
+        counted = lines if seen is None else _lines(seen)
+        if line == -1 or line == len(counted):
             return append(text)(block)
-        if not 0 <= line < len(lines):
+        if not 0 <= line < len(counted):
             raise _refused("no_such_line", block)
-        if seen is not None and lines[line] != seen:
+        if lines[line : line + 1] != [counted[line]]:
             raise _refused("stale", block)
         return "\n".join([*lines[:line], text, *lines[line:]])
 
@@ -70,12 +74,13 @@ def replace(old: str, new: str) -> Operation:
     def operation(block: BlockRow) -> str:
         if not old:
             raise _refused("empty_text", block)
-        count = block.value.count(old)
-        if count == 0:
+        at = block.value.find(old)
+        if at < 0:
             raise _refused("not_found", block, nearest=_nearest(old, block.value))
-        if count > 1:
+        # Not `count`, which passes over places that overlap.
+        if block.value.find(old, at + 1) >= 0:
             raise _refused("ambiguous", block)
-        return block.value.replace(old, new)
+        return block.value[:at] + new + block.value[at + len(old) :]
 
     return operation
 
@@ -201,13 +206,12 @@ class InsertAt(Immediate):
     line: int
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
-        """As `Edit`. The line's text as seen is looked up in the version the step had read."""
+        """As `Edit`. What the step saw is looked up in the version it had read."""
         block = held(tx, acting.agent_id, self.label)
         seen: str | None = None
         version = acting.read_versions.get(block.id)
         if self.line >= 0 and version is not None and version != block.version:
-            lines = _value_at(tx, block.id, version).split("\n")
-            seen = lines[self.line] if self.line < len(lines) else None
+            seen = _value_at(tx, block.id, version)
         operation = insert_line(self.text, self.line, seen)
         return Edit(self.label, operation, "insert").apply(tx, acting)
 
@@ -255,6 +259,10 @@ def _refused(reason: EditReason, block: BlockRow, *, nearest: tuple[str, ...] = 
         limit=block.limit,
         size=len(block.value),
     )
+
+
+def _lines(value: str) -> list[str]:
+    return value.split("\n") if value else []
 
 
 def _nearest(wanted: str, value: str) -> tuple[str, ...]:

@@ -41,17 +41,20 @@ class SearchMessages(Immediate):
     page: int = 0
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
-        """Reads; the step that searches does not find itself."""
+        """Reads; the step that searches does not find itself. By date alone, oldest first."""
         start, end = date_range(self.start, self.end, acting.timezone)
         given = MessageFilter(
             acting.agent_id,
             roles=self.roles,
             start=start,
             end=end,
-            not_step=acting.step_id,
+            not_turn=acting.turn_id,
+            with_words=self.words is None,
         )
         offset = _offset(self.page, acting.page_size)
-        hits, total = queries.search(tx, self.words, given, offset=offset, limit=acting.page_size)
+        hits, total = queries.search(
+            tx, self.words, given, offset=offset, limit=acting.page_size, oldest_first=True
+        )
         asked = self.words if self.words is not None else f"{self.start} to {self.end}"
         if not hits:
             searched, _ = agent_rows.counts(tx, acting.agent_id)
@@ -177,9 +180,12 @@ class ReadPage(Immediate):
 
 def whole_text(message: Message) -> str:
     """Everything a message holds: its text, and what its calls were given."""
-    return "\n".join(
-        [part for part in (message.text, *(call.raw for call in message.calls)) if part]
-    )
+    return whole_of(message.text, [call.raw for call in message.calls])
+
+
+def whole_of(text: str, arguments: Sequence[str]) -> str:
+    """What `read_page` reads in pages of a message with this text and these calls."""
+    return "\n".join(part for part in (text, *arguments) if part)
 
 
 def pages_of(text: str, page_chars: int) -> int:
@@ -279,7 +285,9 @@ def fold(
     The earlier one leaves the window with them; every original stays in recall.
     """
     gone = [message for group in leaving for message in group.messages]
+    replaced = gone if previous is None else [*gone, previous]
     earlier = dict(previous.data) if previous is not None else {}
+    first_at, last_at = gone[0].created_at.isoformat(), gone[-1].created_at.isoformat()
     summary = Message(
         id=new_id("message"),
         seq=rows.next_seq(tx, conversation_id),
@@ -287,22 +295,22 @@ def fold(
         kind="summary",
         text=text,
         created_at=now,
-        label=lowest([label, *(message.label for message in gone)]),
+        label=lowest([label, *(message.label for message in replaced)]),
         data={
             "by": by,
             "folds": folds,
             "messages": int(earlier.get("messages", 0)) + len(gone),
-            "first": min(
-                [message.seq for message in gone] + ([earlier["first"]] if earlier else [])
-            ),
-            "last": max(message.seq for message in gone),
-            "first_at": earlier.get("first_at") or gone[0].created_at.isoformat(),
-            "last_at": gone[-1].created_at.isoformat(),
+            # A message that was pinned may leave after younger ones.
+            "first": min(gone[0].seq, earlier.get("first", gone[0].seq)),
+            "last": max(gone[-1].seq, earlier.get("last", 0)),
+            "first_at": min(first_at, earlier.get("first_at", first_at)),
+            "last_at": max(last_at, earlier.get("last_at", last_at)),
         },
     )
-    leave = [message.id for message in gone] + ([previous.id] if previous is not None else [])
+    leave = [message.id for message in replaced]
     rows.leave_window(tx, leave)
     rows.add_messages(tx, agent_id, conversation_id, [summary])
+    agent_rows.count_recall(tx, agent_id, 1)
     rows.made_from(
         tx, ("message", summary.id), [("message", identity) for identity in leave], "summary"
     )

@@ -12,9 +12,9 @@ from sqlalchemy.sql import bindparam
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.config import Model, Settings
+from pagedaemon.errors import NotFound
 from pagedaemon.messages import Usage
-from pagedaemon.store.tables import agents, archives, blocks, provenance, turns
-from pagedaemon.store.tables import conversations as conversations_table
+from pagedaemon.store.tables import agents, archives, provenance
 from pagedaemon.store.tables import messages as messages_table
 from pagedaemon.store.transaction import Transaction
 
@@ -54,6 +54,22 @@ def by_id(tx: Transaction, agent_id: str) -> AgentRecord | None:
     """The agent with that id."""
     row = tx.first(_BY_ID, {"id": agent_id})
     return None if row is None else _record(row)
+
+
+def require(tx: Transaction, agent_id: str) -> AgentRecord:
+    """The agent with that id.
+
+    Raises:
+        NotFound: it was deleted.
+    """
+    found = by_id(tx, agent_id)
+    if found is None:
+        raise _deleted(agent_id)
+    return found
+
+
+def _deleted(agent_id: str) -> NotFound:
+    return NotFound(f"agent {agent_id} was deleted")
 
 
 def by_name(tx: Transaction, name: str) -> AgentRecord | None:
@@ -102,17 +118,41 @@ def remove(tx: Transaction, agent_id: str) -> None:
 
 
 def usage(tx: Transaction, agent_id: str) -> Usage:
-    """What an agent's model calls have cost so far."""
-    row = tx.one(select(*_SPENT_COLUMNS).where(agents.c.id == agent_id))
+    """What an agent's model calls have cost so far.
+
+    Raises:
+        NotFound: it was deleted.
+    """
+    row = tx.first(select(*_SPENT_COLUMNS).where(agents.c.id == agent_id))
+    if row is None:
+        raise _deleted(agent_id)
     return Usage(*row)
 
 
 def counts(tx: Transaction, agent_id: str) -> tuple[int, int]:
-    """Stored counters: messages in recall, passages in archival."""
-    row = tx.one(
+    """Stored counters: messages in recall, passages in archival.
+
+    Raises:
+        NotFound: the agent was deleted.
+    """
+    row = tx.first(
         select(agents.c.recall_count, agents.c.archival_count).where(agents.c.id == agent_id)
     )
+    if row is None:
+        raise _deleted(agent_id)
     return row[0], row[1]
+
+
+_COUNT_RECALL = (
+    update(agents)
+    .where(agents.c.id == bindparam("agent"))
+    .values(recall_count=agents.c.recall_count + bindparam("more"))
+)
+
+
+def count_recall(tx: Transaction, agent_id: str, more: int) -> None:
+    """Moves the counter of an agent's messages."""
+    tx.execute(_COUNT_RECALL, {"agent": agent_id, "more": more})
 
 
 _COUNT_ARCHIVAL = (
@@ -155,20 +195,3 @@ _SPENT = (
 def spent(tx: Transaction, agent_id: str, messages: int, usage: Usage) -> None:
     """Adds new messages and what they cost to an agent's counters."""
     tx.execute(_SPENT, {"agent": agent_id, "more": messages, **asdict(usage)})
-
-
-def block_ids(tx: Transaction, agent_id: str) -> list[str]:
-    """Ids of blocks made for this agent."""
-    return [
-        row[0] for row in tx.all(select(blocks.c.id).where(blocks.c.owner_agent_id == agent_id))
-    ]
-
-
-def open_turns(tx: Transaction, agent_id: str) -> int:
-    """How many of an agent's turns have not ended."""
-    rows = tx.all(
-        select(turns.c.id)
-        .join(conversations_table, conversations_table.c.id == turns.c.conversation_id)
-        .where(conversations_table.c.agent_id == agent_id, turns.c.status != "done")
-    )
-    return len(rows)

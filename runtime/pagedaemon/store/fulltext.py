@@ -23,8 +23,10 @@ from itertools import islice
 from typing import Literal
 
 from sqlalchemy import (
+    Executable,
     Float,
     Integer,
+    Select,
     String,
     Subquery,
     TableClause,
@@ -179,6 +181,12 @@ def optimize(tx: Transaction) -> None:
         tx.execute(insert(index), {index.name: "optimize"})
 
 
+def indexed(kind: Kind) -> Select[tuple[str]]:
+    """Ids of all that is searchable."""
+    words, _ = _TABLES[kind]
+    return select(words.c.id)
+
+
 def matching(kind: Kind, query: str) -> Subquery:
     """Rows with any word of the query, as a subquery with the columns `id` and `score`.
 
@@ -298,13 +306,19 @@ def _phrase(text: str) -> Iterator[str]:
     yield f'"{" ".join(tokens)}"' + ("*" if open_end and len(last) == 1 else "")
 
 
+def _upsert(words: TableClause) -> Executable:
+    put = upsert(words)
+    return put.on_conflict_do_update(index_elements=["id"], set_={"text": put.excluded.text})
+
+
+# Made once: building such a statement takes longer than running it.
+_PUT: dict[Kind, Executable] = {kind: _upsert(words) for kind, (words, _) in _TABLES.items()}
+
+
 def _put(tx: Transaction, kind: Kind, rows: Sequence[tuple[str, str]]) -> None:
     if not rows:
         return
-    words, _ = _TABLES[kind]
-    put = upsert(words)
-    put = put.on_conflict_do_update(index_elements=["id"], set_={"text": put.excluded.text})
-    tx.execute(put, [{"id": row_id, "text": _indexed(text)} for row_id, text in rows])
+    tx.execute(_PUT[kind], [{"id": row_id, "text": _indexed(text)} for row_id, text in rows])
 
 
 def _take(tx: Transaction, kind: Kind, ids: Iterable[str]) -> None:

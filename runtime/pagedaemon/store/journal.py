@@ -172,6 +172,9 @@ def head(tx: Transaction, conversation_id: str) -> Head | None:
     return Head(row[0], record, *row[1:12])
 
 
+_ADD_TURN = insert(turns)
+
+
 def accept(
     tx: Transaction, at: Head, wake: Wake, *, owner: str, running: bool, now: datetime
 ) -> str:
@@ -182,7 +185,7 @@ def accept(
     """
     turn_id = new_id("turn")
     tx.execute(
-        insert(turns),
+        _ADD_TURN,
         {
             "id": turn_id,
             "space": tx.space,
@@ -513,11 +516,16 @@ def close_step(
         )
 
 
+_GOES_ON = (
+    update(turns)
+    .where(turns.c.id == bindparam("turn"))
+    .values(usage=bindparam("spent"), attempts=1)
+)
 _CLOSE_TURN = (
     update(turns)
     .where(turns.c.id == bindparam("turn"))
     .values(
-        status=bindparam("state"),
+        status="done",
         stop_reason=bindparam("reason"),
         error=bindparam("problem"),
         usage=bindparam("spent"),
@@ -535,12 +543,18 @@ def set_turn(
     error: str | None = None,
     ended_at: datetime | None = None,
 ) -> None:
-    """The turn's usage so far and, with a stop reason, its end."""
+    """The turn's usage so far and, with a stop reason, its end.
+
+    A turn that goes on has got further: its attempts are counted anew, from the one that got it
+    there, so that many restarts in the course of a long turn do not end it.
+    """
+    if stop_reason is None:
+        tx.execute(_GOES_ON, {"turn": turn_id, "spent": asdict(usage)})
+        return
     tx.execute(
         _CLOSE_TURN,
         {
             "turn": turn_id,
-            "state": "running" if stop_reason is None else "done",
             "reason": stop_reason,
             "problem": error,
             "spent": asdict(usage),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, update
 
 from pagedaemon.clock import new_id
 from pagedaemon.messages import Label
@@ -123,16 +123,21 @@ def add_archive(tx: Transaction, agent_id: str, now: datetime) -> str:
     return archive_id
 
 
-def same_text(tx: Transaction, archive_id: str, text: str) -> str | None:
-    """The id of an active passage with the same text in this archive."""
+def same_text(tx: Transaction, archive_id: str, text: str, now: datetime) -> str | None:
+    """The id of a passage with the same text that searches of this archive can find."""
     found = tx.scalar(
         select(passages.c.id).where(
             passages.c.archive_id == archive_id,
             passages.c.content_hash == content_hash(text),
-            passages.c.status == "active",
+            *_living(now),
         )
     )
     return None if found is None else str(found)
+
+
+def _living(now: datetime) -> tuple[ColumnElement[bool], ...]:
+    expires = passages.c.expires_at
+    return passages.c.status == "active", or_(expires.is_(None), expires > now)
 
 
 def add(tx: Transaction, archive_id: str, agent_id: str, new: NewPassage, now: datetime) -> str:
@@ -170,8 +175,33 @@ def add(tx: Transaction, archive_id: str, agent_id: str, new: NewPassage, now: d
             insert(passage_tags),
             [{"passage_id": passage_id, "tag": tag} for tag in dict.fromkeys(new.tags)],
         )
-    fulltext.index_passage(tx, passage_id, " ".join([new.text, *new.tags]))
+    fulltext.index_passage(tx, passage_id, _searched(new.text, new.tags))
     return passage_id
+
+
+def renew(tx: Transaction, passage_id: str, new: NewPassage, now: datetime) -> None:
+    """Notes that a passage was given again: it has the new tags too, and lives as long as either
+    wish says."""
+    refresh(tx, [passage_id], now)
+    longer: ColumnElement[bool] = passages.c.expires_at.is_not(None)
+    if new.expires_at is not None:
+        longer = passages.c.expires_at < new.expires_at
+    tx.execute(
+        update(passages)
+        .where(passages.c.id == passage_id, longer)
+        .values(expires_at=new.expires_at)
+    )
+    tags = tx.all(select(passage_tags.c.tag).where(passage_tags.c.passage_id == passage_id))
+    had = [row[0] for row in tags]
+    more = [tag for tag in dict.fromkeys(new.tags) if tag not in had]
+    if more:
+        tx.execute(insert(passage_tags), [{"passage_id": passage_id, "tag": tag} for tag in more])
+        text = tx.scalar(select(passages.c.text).where(passages.c.id == passage_id))
+        fulltext.index_passage(tx, passage_id, _searched(text, [*had, *more]))
+
+
+def _searched(text: str, tags: Sequence[str]) -> str:
+    return " ".join([text, *tags])
 
 
 def refresh(tx: Transaction, passage_ids: Sequence[str], now: datetime) -> None:
@@ -189,8 +219,7 @@ def _filtered(query: Select[Any], given: PassageFilter) -> Select[Any]:
     mine = select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == given.agent_id)
     query = query.where(
         column.archive_id.in_(mine),
-        column.status == "active",
-        or_(column.expires_at.is_(None), column.expires_at > given.now),
+        *_living(given.now),
     )
     if given.kinds:
         query = query.where(column.kind.in_(given.kinds))

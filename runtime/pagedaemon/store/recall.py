@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, or_, select
 
 from pagedaemon.messages import Message, Role
 from pagedaemon.store import fulltext
@@ -30,8 +30,10 @@ class MessageFilter:
     """From this instant on."""
     end: datetime | None = None
     """Before this instant."""
-    not_step: str | None = None
-    """Leaves out one step: the one that is searching would find its own words."""
+    not_turn: str | None = None
+    """Leaves out what a running turn has in view anyway: a search would find its own question."""
+    with_words: bool = False
+    """Only what words can find: no bare calls, and no copies in what memory tools returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +58,28 @@ def _filtered(query: Select[Any], given: MessageFilter) -> Select[Any]:
         query = query.where(column.created_at >= given.start)
     if given.end is not None:
         query = query.where(column.created_at < given.end)
-    if given.not_step is not None:
-        query = query.where(column.step_id.is_distinct_from(given.not_step))
+    if given.not_turn is not None:
+        elsewhere = column.turn_id.is_distinct_from(given.not_turn)
+        query = query.where(or_(elsewhere, ~column.in_window))
+    if given.with_words:
+        query = query.where(column.id.in_(fulltext.indexed("message")))
     return query
 
 
+_NEWEST_FIRST = (messages.c.created_at.desc(), messages.c.seq.desc(), messages.c.id)
+_OLDEST_FIRST = (messages.c.created_at, messages.c.seq, messages.c.id)
+
+
 def search(
-    tx: Transaction, words: str | None, given: MessageFilter, *, offset: int, limit: int
+    tx: Transaction,
+    words: str | None,
+    given: MessageFilter,
+    *,
+    offset: int,
+    limit: int,
+    oldest_first: bool = False,
 ) -> tuple[list[MessageHit], int]:
-    """One page of hits and the total. With words: best first; without: newest first.
+    """One page of hits and the total. With words: best first; without: newest first, or oldest.
 
     Words in which nothing is searchable find nothing.
     """
@@ -72,11 +87,8 @@ def search(
     if words is None:
         query = _filtered(select(*columns), given)
         total = tx.scalar(_filtered(select(func.count()).select_from(messages), given))
-        rows = tx.all(
-            query.order_by(messages.c.created_at.desc(), messages.c.seq.desc())
-            .offset(offset)
-            .limit(limit)
-        )
+        order = _OLDEST_FIRST if oldest_first else _NEWEST_FIRST
+        rows = tx.all(query.order_by(*order).offset(offset).limit(limit))
         return _hits(rows, [0.0] * len(rows)), int(total or 0)
     if fulltext.match_expression(words) is None:
         return [], 0
@@ -84,9 +96,7 @@ def search(
     joined = messages.join(match, match.c.id == messages.c.id)
     total = tx.scalar(_filtered(select(func.count()).select_from(joined), given))
     query = _filtered(select(*columns, match.c.score).select_from(joined), given)
-    ordered = query.order_by(
-        match.c.score.desc(), messages.c.created_at.desc(), messages.c.seq.desc()
-    )
+    ordered = query.order_by(match.c.score.desc(), *_NEWEST_FIRST)
     rows = tx.all(ordered.offset(offset).limit(limit))
     return _hits(rows, [float(row[-1]) for row in rows]), int(total or 0)
 

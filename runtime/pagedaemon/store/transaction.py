@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, Row
 from sqlalchemy.exc import DBAPIError
 
-from pagedaemon.errors import StorageFull, StorageUnavailable, StoreError
+from pagedaemon.errors import InvalidInput, StorageFull, StorageUnavailable, StoreError
 
 try:
     import resource
@@ -79,6 +79,8 @@ def _outgrown(code: int) -> bool:
 class Transaction:
     """What a transaction function is given: its statements, in the space it may touch.
 
+    A value that is no valid Unicode raises `InvalidInput`; it may also be what is only looked for.
+
     Statements raise `StorageFull` or `StorageUnavailable` when the storage fails, after which the
     transaction is gone, and SQLAlchemy's own errors (such as `IntegrityError`) for what is wrong
     with the statement, after which it stands. It must not be used after its function returned.
@@ -104,6 +106,8 @@ class Transaction:
         except DBAPIError as error:
             self._weigh(error)
             raise
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"a lone surrogate is not valid Unicode: {error}") from error
 
     def all(self, statement: Executable, parameters: Parameters = None) -> Sequence[AnyRow]:
         """All rows."""

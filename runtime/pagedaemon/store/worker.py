@@ -6,8 +6,10 @@ operating system frees it at any death, so recovery waits for no clock.
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
+import weakref
 from pathlib import Path
 from typing import IO
 
@@ -16,21 +18,42 @@ from pagedaemon.errors import StorageUnavailable
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(file: IO[bytes]) -> bool:
+    def _hold(file: IO[bytes]) -> None:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+    def _is_held(file: IO[bytes]) -> bool:
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:
-            return False
-        return True
+            return True
+        return False
 else:
     import fcntl
 
-    def _try_lock(file: IO[bytes]) -> bool:
+    def _hold(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _is_held(file: IO[bytes]) -> bool:
+        # Shared: two who ask at once must not take each other for the owner.
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return False
-        return True
+            return True
+        return False
+
+
+_here: weakref.WeakSet[Worker] = weakref.WeakSet()
+"""The workers of this process."""
+
+
+def _let_go_in_child() -> None:
+    for worker in list(_here):
+        worker.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child shares the lock, and would seem to be its parent long after that has died.
+    os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 class Worker:
@@ -48,27 +71,39 @@ class Worker:
             # Locked before it has its name: nobody can see it free in between and take us for dead.
             unnamed = folder / f"{self.id}.new"
             self._file = unnamed.open("xb")
-            _try_lock(self._file)
-            unnamed.rename(folder / f"{self.id}.lock")
+            _hold(self._file)
+            unnamed.rename(self._path(self.id))
         except OSError as error:
             raise StorageUnavailable(f"{folder} cannot be written: {error}") from error
+        _here.add(self)
 
     def alive(self, owner: str) -> bool:
         """Whether that owner's process still runs. Our own does."""
         if owner == self.id:
             return True
-        path = self._folder / f"{owner}.lock"
+        path = self._path(owner)
         try:
             file = path.open("rb")
         except FileNotFoundError:
             return False
         with file:
-            if not _try_lock(file):
+            if _is_held(file):
                 return True
         path.unlink(missing_ok=True)
         return False
 
     def close(self) -> None:
         """Lets go: whatever this worker still held may be taken up by others."""
+        if self not in _here:
+            return
+        self.forget()
+        self._path(self.id).unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Lets go without a trace on the disk: of a lock that belongs to the process this one was
+        forked from, whose file stays that process's."""
+        _here.discard(self)
         self._file.close()
-        (self._folder / f"{self.id}.lock").unlink(missing_ok=True)
+
+    def _path(self, owner: str) -> Path:
+        return self._folder / f"{owner}.lock"

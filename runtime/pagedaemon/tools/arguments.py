@@ -73,8 +73,14 @@ def read_arguments(raw: str) -> Arguments:
 
 
 def storable(text: str) -> str:
-    """The text with what no store and no provider can hold (NUL, lone surrogates) as U+FFFD."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    """The text with what no store and no provider can hold (NUL, lone surrogates) as U+FFFD.
+
+    Two halves of a pair that stand together, as a stream may bring them, are their one character.
+    """
+    if not _UNSTORABLE.search(text):
+        return text
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\x00", "\ufffd")
 
 
 @dataclass(frozen=True, slots=True)

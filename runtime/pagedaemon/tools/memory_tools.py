@@ -18,6 +18,7 @@ from pagedaemon.memory.archival import InsertPassage, SearchPassages
 from pagedaemon.memory.blocks import Edit, InsertAt, Rethink
 from pagedaemon.memory.effects import Acting, Effect, Immediate, Told
 from pagedaemon.memory.recall import PageOut, Pin, ReadPage, SearchMessages
+from pagedaemon.messages import checked_text
 from pagedaemon.resources import Prompts
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.tools.tool import Tool, internal_tool
@@ -32,7 +33,9 @@ class Say(Immediate):
     message: str
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
-        """Nothing to write."""
+        """Nothing to write. A message of blank space alone is refused: the user would see
+        nothing."""
+        checked_text(self.message, "the message")
         return Told("results/sent")
 
 

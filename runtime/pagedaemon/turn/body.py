@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.config import Model
@@ -22,12 +23,24 @@ from pagedaemon.tools.toolbox import Toolbox
 
 @dataclass(frozen=True)
 class Compiled:
-    """One request, what it weighs, and the name of what it was made from."""
+    """One request, what it weighs, and what it was made from."""
 
     request: Request
     load: Load
-    parts: tuple[ContextPart, ...]
-    hash: str
+    system: SystemPrompt
+    tools: tuple[str, ...]
+    """Names."""
+    queue: tuple[Message, ...]
+
+    @property
+    def parts(self) -> tuple[ContextPart, ...]:
+        """The sections of the system prompt."""
+        return self.system.parts
+
+    @cached_property
+    def hash(self) -> str:
+        """Names what the request was made from."""
+        return context_hash(self.system.text, ",".join(self.tools), self.queue)
 
 
 @dataclass
@@ -67,29 +80,27 @@ class Body:
     def compile(self, blocks: Sequence[BlockRow], queue: Sequence[Message]) -> Compiled:
         """The request for this state of the store: a pure function of it."""
         system = self.system(blocks)
-        messages: tuple[WireMessage, ...] = (
-            {"role": "system", "content": system.text},
-            *self.renderer.queue(queue),
-        )
-        request = Request(messages, self.tools, self.model.max_output_tokens)
+        messages: tuple[WireMessage, ...] = (system.wire, *self.renderer.queue(queue))
         return Compiled(
-            request,
+            Request(messages, self.tools, self.model.max_output_tokens),
             self.gauge.load(messages, self.tools),
-            system.parts,
-            context_hash(system.text, ",".join(self.toolbox.names), queue),
+            system,
+            self.toolbox.names,
+            tuple(queue),
         )
 
     def weigh(self, blocks: Sequence[BlockRow], queue: Sequence[Message]) -> Load:
         """What the request would weigh."""
-        system = {"role": "system", "content": self.system(blocks).text}
-        return self.gauge.load((system, *self.renderer.queue(queue)), self.tools)
+        return self.gauge.load((self.system(blocks).wire, *self.renderer.queue(queue)), self.tools)
 
     def size(self, message: Message) -> int:
         """Tokens of one message as it is rendered."""
         wire = self.renderer.message(message)
         return 0 if wire is None else self.gauge.message(wire)
 
-    def digest(self, text: str, what: str, ref: str, *, cap: int | None = None) -> str | None:
+    def digest(
+        self, text: str, what: str, ref: str, *, cap: int | None = None, whole: str | None = None
+    ) -> str | None:
         """What is shown in place of a text too long for the window; None where it is shown whole.
 
         Args:
@@ -97,6 +108,7 @@ class Body:
             what: `message`, `result` or `arguments`.
             ref: how `read_page` finds it.
             cap: characters above which it is too long, whatever the window holds.
+            whole: what `read_page` reads in pages, where the text is only a part of it.
         """
         if (cap is None or len(text) <= cap) and not self.gauge.oversize(text):
             return None
@@ -108,7 +120,7 @@ class Body:
             ref=ref,
             what=what,
             chars=len(text),
-            pages=pages_of(text, self.page_chars),
+            pages=pages_of(text if whole is None else whole, self.page_chars),
             head=text[: shown * 3 // 4],
             tail=text[-shown // 4 :],
         )
@@ -122,9 +134,13 @@ class Body:
 
 
 def largest_parts(
-    compiled: Compiled, body: Body, blocks: Sequence[BlockRow]
+    compiled: Compiled, body: Body, blocks: Sequence[BlockRow], keep: frozenset[str]
 ) -> tuple[tuple[str, int], ...]:
-    """What takes most room in a request, largest first: for the error that says it cannot fit."""
+    """What takes most room in a request, largest first: for the error that says it cannot fit.
+
+    Args:
+        keep: ids of the messages that had to stay.
+    """
     gauge = body.gauge
     parts: dict[str, int] = {
         part.name: gauge.text(part.text) for part in compiled.parts if part.name != "core memory"
@@ -132,6 +148,15 @@ def largest_parts(
     for block in blocks:
         parts[f"block {block.label}"] = gauge.text(block.value)
     parts["tools"] = gauge.counted((), body.tools).tokens
-    queue = [gauge.message(message) for message in compiled.request.messages[1:]]
-    parts["messages"] = sum(queue)
+    for message in compiled.queue:
+        what = (
+            "summary"
+            if message.kind == "summary"
+            else "pinned messages"
+            if message.pinned
+            else "the open turn's message"
+            if message.id in keep
+            else "messages"
+        )
+        parts[what] = parts.get(what, 0) + body.size(message)
     return tuple(sorted(parts.items(), key=lambda part: part[1], reverse=True)[:5])

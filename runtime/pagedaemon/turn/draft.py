@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import uuid
@@ -13,8 +14,10 @@ from typing import Any
 from pagedaemon.clock import new_id
 from pagedaemon.llm.protocol import RawCall, Reply
 from pagedaemon.memory.effects import Effect
+from pagedaemon.memory.recall import whole_of
 from pagedaemon.messages import Call, HeartbeatReason, Message, Usage
 from pagedaemon.store.journal import Plan, PlannedCall
+from pagedaemon.tools.arguments import storable
 from pagedaemon.tools.memory_tools import SPEAK
 from pagedaemon.tools.tool import Tool
 from pagedaemon.tools.toolbox import Outcome, Understood
@@ -22,6 +25,9 @@ from pagedaemon.turn.body import Body
 
 _WIRE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider takes as the id of a call."""
+
+_LONGEST_NAME = 200
+"""Characters of a tool's name that are kept: no tool has more than 64."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,10 @@ class DraftCall:
             and self.row.status not in ("ok", "failed", "unknown")
         )
 
-    @property
+    @functools.cached_property
     def effect(self) -> Effect | None:
-        """What it wants done inside the transaction."""
+        """What it wants done inside the transaction: one value, prepared before and applied in
+        it."""
         if self.tool is None or self.tool.effect != "internal" or self.understood.error is not None:
             return None
         made: Effect = self.tool.function(**self.understood.arguments)
@@ -88,7 +95,10 @@ def read_reply(
     now: datetime,
 ) -> Draft:
     """Reads a reply that has just come: every call is named, checked against its tool and
-    numbered."""
+    numbered.
+
+    What no store can hold (NUL, half a surrogate pair) is kept as U+FFFD.
+    """
     taken = {call.id for message in queue for call in message.calls}
     calls: list[DraftCall] = []
     for number, raw in enumerate(reply.calls, start=1):
@@ -99,14 +109,15 @@ def read_reply(
             id=new_id("call"),
             seq=number,
             wire_id=wire_id,
-            tool=raw.name,
+            tool=storable(raw.name)[:_LONGEST_NAME],
             arguments=understood.plain,
-            raw=raw.arguments,
+            raw=storable(raw.arguments),
             effect="internal" if understood.tool is None else understood.tool.effect,
             status="intended",
             heartbeat=understood.heartbeat,
         )
         calls.append(_answered(DraftCall(row, understood)))
+    reply = _storable(reply)
     plan = Plan(
         step_id=new_id("step"),
         seq=seq,
@@ -149,6 +160,18 @@ def _answered(call: DraftCall) -> DraftCall:
     return call.came_to(Outcome("failed", call.understood.error))
 
 
+def _storable(reply: Reply) -> Reply:
+    return replace(
+        reply,
+        content=storable(reply.content),
+        reasoning=storable(reply.reasoning),
+        calls=tuple(
+            RawCall(storable(call.id), storable(call.name), storable(call.arguments))
+            for call in reply.calls
+        ),
+    )
+
+
 def _free_id(given: str, taken: Iterable[str]) -> str:
     if _WIRE_ID.fullmatch(given) and given not in taken:
         return given
@@ -187,6 +210,7 @@ def reply_message(
     ref = f"#{seq}"
     text = draft.reply.content
     data: dict[str, Any] = {}
+    whole = whole_of(text, [call.row.raw for call in draft.calls])
     inside = [part for part in said if part != text.strip()]
     if inside:
         data["said"] = inside
@@ -203,12 +227,12 @@ def reply_message(
             Call(
                 call.row.wire_id,
                 _wire_name(call),
-                _shortened(call.understood.wire_arguments, body, ref),
+                _shortened(call.understood.wire_arguments, body, ref, whole),
                 call.row.raw,
             )
             for call in draft.calls
         ),
-        digest=body.digest(text, "message", ref),
+        digest=body.digest(text, "message", ref, whole=whole),
         label="agent",
         turn_id=turn_id,
         step_id=draft.plan.step_id,
@@ -221,8 +245,8 @@ def _wire_name(call: DraftCall) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", call.row.tool)[:64] or "unnamed"
 
 
-def _shortened(arguments: str, body: Body, ref: str) -> str:
-    digest = body.digest(arguments, "arguments", ref)
+def _shortened(arguments: str, body: Body, ref: str, whole: str) -> str:
+    digest = body.digest(arguments, "arguments", ref, whole=whole)
     return arguments if digest is None else json.dumps({"shortened": digest}, ensure_ascii=False)
 
 

@@ -97,6 +97,8 @@ def finish(
         LeaseLost: another worker has taken the conversation over.
     """
     body, now = turn.body, acting.now
+    # What was written is noted in it, and a transaction function may be run again.
+    acting = replace(acting, read_versions=dict(acting.read_versions))
     applied = _apply(tx, turn.body, draft, acting)
     said = spoken(draft, applied.calls, body)
     record = _record(turn, draft, applied, said)
@@ -104,11 +106,14 @@ def finish(
     last_seq, folds, warned = turn.last_seq, turn.folds, turn.warned
     if applied.paged_out:
         queue = rows.window(tx, turn.conversation_id)
-        last_seq, folds, warned = last_seq + applied.folds, folds + applied.folds, False
+        last_seq, folds = last_seq + applied.folds, folds + applied.folds
     new = _messages(draft, applied.calls, said, body, last_seq, turn.id, now)
     blocks = _with_changes(turn.blocks, applied.changes)
     load = body.weigh(blocks, [*queue, *new])
-    crossed = not warned and load.over(body.agent.settings.paging.warn)
+    over = load.over(body.agent.settings.paging.warn)
+    # A page-out that leaves the window above the line is no reason to warn again.
+    warned = warned and (over or not applied.paged_out)
+    crossed = not warned and over
     observed = _observed(turn, draft, record, crossed, seconds, cancelled)
     outcome = decide(observed, body.agent.settings)
     new += next_event(
@@ -133,8 +138,7 @@ def finish(
         error=error,
         ended_at=None if going_on else now,
     )
-    more = len(new) + (1 if not turn.steps and turn.user_message_id else 0)
-    agent_rows.spent(tx, turn.agent_id, more, spent)
+    agent_rows.spent(tx, turn.agent_id, len(new), spent)
     if factor is not None:
         journal.set_factor(tx, body.model.name, factor)
     version = turn.window_version + 1

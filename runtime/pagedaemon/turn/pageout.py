@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 from pagedaemon.clock import Clock
 from pagedaemon.context.paging import Summariser, Summary
+from pagedaemon.context.window import Load
 from pagedaemon.errors import ContextOverflow
 from pagedaemon.events import Event, PagedOut
 from pagedaemon.memory.eviction import Group, evictable, oldest_to_leave
@@ -16,12 +17,17 @@ from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal
 from pagedaemon.store.database import Database
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.turn.body import Compiled, largest_parts
+from pagedaemon.turn.body import largest_parts
 from pagedaemon.turn.state import LEASE_SECONDS, OpenTurn
 
 REFRESH_MOST = 400
 """Messages up to which a summary is written anew from all its originals; a longer past is
 folded."""
+
+
+LEAST_GAIN = 0.1
+"""Share of the budget that a page-out must free while the request still fits: less is not worth a
+model call and a new prefix."""
 
 
 async def make_room(store: Database, clock: Clock, turn: OpenTurn) -> AsyncGenerator[Event, None]:
@@ -31,82 +37,118 @@ async def make_room(store: Database, clock: Clock, turn: OpenTurn) -> AsyncGener
     Raises:
         ContextOverflow: nothing is left that could go, and the request does not fit.
     """
-    compiled = turn.body.compile(turn.blocks, turn.queue)
-    full = compiled.load.over(turn.body.agent.settings.paging.evict)
-    told_now = bool(turn.queue) and turn.queue[-1].kind == "alert"
-    if not full or (told_now and not compiled.load.over(1.0)):
+    load = turn.body.weigh(turn.blocks, turn.queue)
+    if not load.over(turn.body.agent.settings.paging.evict):
         return
-    async for event in page_out(store, clock, turn, compiled):
+    told_now = turn.latest is not None and turn.latest.kind == "alert"
+    if told_now and not load.over(1.0):
+        return
+    async for event in _page_out(store, clock, turn, refused=False):
         yield event
 
 
-async def page_out(
-    store: Database, clock: Clock, turn: OpenTurn, compiled: Compiled
+async def relieve(store: Database, clock: Clock, turn: OpenTurn) -> AsyncGenerator[Event, None]:
+    """Pages out because the provider could not take the request, whatever we thought it weighs.
+
+    Raises:
+        ContextOverflow: as `make_room`.
+    """
+    async for event in _page_out(store, clock, turn, refused=True):
+        yield event
+
+
+async def _page_out(
+    store: Database, clock: Clock, turn: OpenTurn, *, refused: bool
 ) -> AsyncGenerator[Event, None]:
     """Moves the oldest messages out, in one commit with the summary that stands for them.
 
-    If that is not enough, the newest few that are usually kept go too.
+    First down to the target, without the newest few. Where that is not enough, those go too, oldest
+    first, as far as the request then fits.
 
     Raises:
         ContextOverflow: nothing is left that could go, and the request does not fit.
     """
     paging = turn.body.agent.settings.paging
-    for keep_last in (paging.keep_last, 0):
+    # What is pinned may have changed since the window was read.
+    await _reload(store, turn)
+    compiled = turn.body.compile(turn.blocks, turn.queue)
+    must = refused or compiled.load.over(1.0)
+    for keep_last, aim in ((paging.keep_last, paging.target), (0, paging.evict)):
+        before = compiled.load
+        # Our own count was wrong where the request was refused: then half of it has to go.
+        wanted = min(int(aim * before.budget), before.tokens // 2 if refused else before.tokens)
         leaving = oldest_to_leave(
             evictable(turn.queue, turn.keep),
             turn.body.size,
-            excess=compiled.load.tokens - int(paging.target * compiled.load.budget),
+            excess=before.tokens - wanted,
             keep_last=keep_last,
         )
-        if leaving and _worth_it(turn, compiled, leaving):
-            before = compiled.load.tokens
-            summary = await _summarise(store, turn, leaving)
+        if leaving and _worth_it(turn, before, leaving, must=must):
+            summary = await _summarise(store, clock, turn, leaving)
             count = await store.write(_folding(turn, leaving, summary, clock))
             await _reload(store, turn)
             compiled = turn.body.compile(turn.blocks, turn.queue)
-            yield PagedOut(turn.id, count, before, compiled.load.tokens, "runtime", summary.by)
-        if not compiled.load.over(1.0):
+            yield PagedOut(
+                turn.id, count, before.tokens, compiled.load.tokens, "runtime", summary.by
+            )
+            refused = False
+        must = refused or compiled.load.over(1.0)
+        if not must:
             return
-    raise ContextOverflow(
-        compiled.load.budget,
-        compiled.load.tokens,
-        largest_parts(compiled, turn.body, turn.blocks),
-    )
+    if compiled.load.over(1.0):
+        raise ContextOverflow(
+            compiled.load.budget,
+            compiled.load.tokens,
+            largest_parts(compiled, turn.body, turn.blocks, turn.keep),
+        )
 
 
-def _worth_it(turn: OpenTurn, compiled: Compiled, leaving: Sequence[Group]) -> bool:
-    # Where even an empty queue would not fit, paging out costs a model call and changes nothing.
-    if not compiled.load.over(1.0):
-        return True
-    free = sum(
-        turn.body.size(message)
-        for group in evictable(turn.queue, turn.keep)
-        for message in group.messages
-    )
-    return compiled.load.tokens - free <= compiled.load.budget and bool(leaving)
+def _worth_it(turn: OpenTurn, load: Load, leaving: Sequence[Group], *, must: bool) -> bool:
+    """Whether paging out changes anything: it costs a model call and the cached prefix."""
+    if not must:
+        return _weight(turn, leaving) >= LEAST_GAIN * load.budget
+    # Where even an empty queue would not fit, nothing is gained by emptying it.
+    return load.tokens - _weight(turn, evictable(turn.queue, turn.keep)) <= load.budget
 
 
-async def _summarise(store: Database, turn: OpenTurn, leaving: Sequence[Group]) -> Summary:
+def _weight(turn: OpenTurn, of: Sequence[Group]) -> int:
+    return sum(turn.body.size(message) for group in of for message in group.messages)
+
+
+async def _summarise(
+    store: Database, clock: Clock, turn: OpenTurn, leaving: Sequence[Group]
+) -> Summary:
     body = turn.body
     settings = body.agent.settings
     previous = _summary(turn.queue)
     messages = [message for group in leaving for message in group.messages]
     text = "" if previous is None else previous.text
-    covered = 0 if previous is None else int(previous.data["messages"])
-    if turn.folds % settings.paging.refresh_every == settings.paging.refresh_every - 1 and (
-        previous is not None and covered <= REFRESH_MOST
-    ):
-        first = int(previous.data["first"])
-        text = ""
-        messages = await store.read(
-            lambda tx: rows.between(tx, turn.conversation_id, first, messages[-1].seq)
-        )
-    summariser = Summariser(body.prompts, body.chat, body.model, settings.timezone)
+    if previous is not None and _due_for_refresh(turn, previous):
+        first, last = int(previous.data["first"]), int(previous.data["last"])
+        last = max(last, messages[-1].seq)
+        in_view = {message.id for message in turn.queue} - {message.id for message in messages}
+        originals = await store.read(lambda tx: rows.between(tx, turn.conversation_id, first, last))
+        text, messages = "", [message for message in originals if message.id not in in_view]
+    summariser = Summariser(body.prompts, body.chat, body.model, settings.timezone, body.gauge.text)
     summary = await summariser.fold(
-        text, messages, max_tokens=max(80, int(settings.paging.summary_share * body.model.budget))
+        text,
+        messages,
+        max_tokens=max(80, int(settings.paging.summary_share * body.model.budget)),
+        # The other half of the turn's time is for the step that all this is done for.
+        seconds=(turn.deadline - clock.monotonic()) / 2,
     )
     turn.unrecorded = turn.unrecorded + summary.usage
     return summary
+
+
+def _due_for_refresh(turn: OpenTurn, previous: Message) -> bool:
+    every = turn.body.agent.settings.paging.refresh_every
+    # What the agent noted itself stands in no original.
+    return (
+        turn.folds % every == every - 1
+        and previous.data["by"] != "note"
+        and int(previous.data["messages"]) <= REFRESH_MOST
+    )
 
 
 def _folding(

@@ -14,9 +14,12 @@ from datetime import datetime, timedelta
 from pagedaemon.clock import local_stamp, new_id
 from pagedaemon.context.prompt import pressure_alert, status_line
 from pagedaemon.continuation import Continue, Outcome
+from pagedaemon.errors import NotFound
 from pagedaemon.events import StepRecord, Turn
 from pagedaemon.messages import Message, StopReason, Usage
 from pagedaemon.store import agents as agent_rows
+from pagedaemon.store import blocks as block_rows
+from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal
 from pagedaemon.store.blocks import BlockRow
 from pagedaemon.store.journal import Head, Lease, Wake
@@ -70,29 +73,40 @@ class OpenTurn:
 
     @property
     def keep(self) -> frozenset[str]:
-        """Ids of messages that must stay in the window."""
-        return frozenset([self.user_message_id] if self.user_message_id else [])
+        """Ids of messages that must stay in the window: what the user asks in this turn, and its
+        newest event. So what is left, whatever is pinned, ends with something to answer."""
+        kept = {self.user_message_id} if self.user_message_id else set()
+        for message in reversed(self.queue):
+            if message.kind in ("heartbeat", "alert") and message.turn_id == self.id:
+                kept.add(message.id)
+                break
+        return frozenset(kept)
+
+    @property
+    def latest(self) -> Message | None:
+        """The newest message of the queue; the summary, written last, stands for the oldest."""
+        for message in reversed(self.queue):
+            if message.kind != "summary":
+                return message
+        return None
 
     def failures(self, also: StepRecord) -> int:
-        """How often the most repeated failing call of a step has failed in this turn."""
-        counts = Counter(
-            (call.tool, repr(call.arguments))
-            for step in (*self.steps, also)
-            for call in step.calls
-            if call.status == "failed"
-        )
-        return max(
-            (
-                counts[call.tool, repr(call.arguments)]
-                for call in also.calls
-                if call.status == "failed"
-            ),
-            default=0,
-        )
+        """In how many steps of this turn the most repeated failing call of a step has failed."""
+        counts = Counter(key for step in (*self.steps, also) for key in _failed(step))
+        return max((counts[key] for key in _failed(also)), default=0)
 
     def nudges(self) -> int:
         """How many of its steps a nudge has woken."""
         return sum(step.heartbeat == "nudge" for step in self.steps)
+
+
+def _failed(step: StepRecord) -> set[tuple[str, str]]:
+    # Each once: what a reply calls twice was called twice before the first error could be read.
+    return {
+        (call.tool, repr(call.arguments))
+        for call in step.calls
+        if call.status in ("failed", "unknown")
+    }
 
 
 def wake_messages(
@@ -216,6 +230,31 @@ def next_event(
     if outcome.reason == "requested" and style.continue_on == "call":
         return []
     return [heartbeat_message(turn.body, outcome, seq, turn.id, step_id, now)]
+
+
+def refresh(tx: Transaction, turn: OpenTurn) -> journal.Plan | None:
+    """Brings a turn in memory up to what is committed of it, where a commit was not waited for.
+
+    Returns:
+        the step that was planned and not finished.
+
+    Raises:
+        NotFound: the turn was deleted.
+    """
+    row = journal.turn_by_id(tx, turn.id)
+    head = journal.head(tx, turn.conversation_id)
+    if row is None or head is None:
+        raise NotFound(f"turn {turn.id} was deleted with its conversation")
+    if row.status == "done":
+        turn.ended = journal.turn_record(tx, row)
+    turn.queue = rows.window(tx, turn.conversation_id)
+    turn.blocks = block_rows.of_agent(tx, turn.agent_id)
+    turn.last_seq, turn.window_version = head.last_seq, head.window_version
+    turn.warned, turn.folds = head.warned, head.folds
+    turn.steps = list(journal.step_records(tx, turn.id))
+    if row.usage != turn.usage:
+        turn.usage, turn.unrecorded = row.usage, Usage()
+    return journal.open_plan(tx, turn.id)
 
 
 def record_end(

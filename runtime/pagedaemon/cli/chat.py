@@ -1,0 +1,176 @@
+"""`pagedaemon chat`: a conversation at the terminal, or through a pipe."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+
+import click
+
+from pagedaemon.cli.screen import Screen, ending, one_line, printable
+from pagedaemon.cli.undo import newest_edit
+from pagedaemon.errors import PagedaemonError
+from pagedaemon.sync.handles import Agent
+
+HITS = 5
+"""How many hits of each kind a search shows."""
+
+PROMPT = "> "
+
+
+class Leave(Exception):
+    """The person leaves."""
+
+
+class Chat:
+    """A conversation at the terminal.
+
+    Args:
+        agent: with whom.
+        screen: where it is shown.
+        read: asks for a line with a prompt; raises `EOFError` at the end.
+    """
+
+    def __init__(self, agent: Agent, screen: Screen, read: Callable[[str], str] = input) -> None:
+        self._agent = agent
+        self._screen = screen
+        self._read = read
+        self._last: str | None = None
+        self._interrupted = False
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/context": self._context,
+            "/memory": self._memory,
+            "/search": self._search,
+            "/pressure": self._pressure,
+            "/retry": self._retry,
+            "/reset": self._reset,
+            "/help": self._help,
+            "/quit": self._quit,
+        }
+
+    def run(self) -> None:
+        """Goes on until the person leaves. Ctrl-C stops a turn; a second one leaves."""
+        while True:
+            try:
+                self._turn_to(self._read(PROMPT).strip())
+            except (EOFError, Leave):
+                break
+            except KeyboardInterrupt:
+                if self._interrupted:
+                    break
+                self._interrupted = True
+                self._screen.line("")
+                self._screen.note("Ctrl-C again, Ctrl-D or /quit leaves")
+        self._screen.settle()
+
+    def _turn_to(self, line: str) -> None:
+        self._interrupted = False
+        try:
+            if line.startswith("/"):
+                name, _, rest = line.partition(" ")
+                command = self._commands.get(name)
+                if command is None:
+                    self._screen.problem(f"there is no {one_line(name)}: /help lists what there is")
+                else:
+                    command(rest.strip())
+            elif line:
+                self._say(line)
+        except PagedaemonError as error:
+            self._screen.problem(one_line(str(error), 1_000))
+
+    def _say(self, text: str) -> None:
+        self._last = text
+        try:
+            for event in self._agent.stream(text):
+                self._screen.hear(event)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            stopped = self._agent.cancel()
+            self._screen.problem(
+                "stopped; the conversation is kept" if stopped else "the turn had ended already"
+            )
+        finally:
+            self._screen.settle()
+
+    def _context(self, section: str) -> None:
+        """[SECTION]: what the model would see now, by section; with a name, that section's text."""
+        report = self._agent.context()
+        if not section:
+            self._screen.context(report)
+            return
+        texts = [part.text for part in report.parts if part.name == section]
+        if not texts:
+            names = ", ".join(part.name for part in report.parts)
+            self._screen.problem(f"there is no section {one_line(section)}; there are: {names}")
+        for text in texts:
+            self._screen.line(text)
+
+    def _memory(self, rest: str) -> None:
+        """[undo]: core memory; with undo, takes back the agent's newest edit of it."""
+        if not rest:
+            self._screen.blocks(self._agent.blocks.list())
+            return
+        if rest != "undo":
+            self._screen.problem("/memory shows it, /memory undo takes back the newest edit")
+            return
+        found = newest_edit(self._agent)
+        if found is None:
+            self._screen.note("there is no edit of this agent to take back")
+            return
+        block, before, _ = found
+        self._screen.took_back(block.label, block.value, block.restore(before.version).value)
+
+    def _search(self, words: str) -> None:
+        """WORDS: looks for them in recall (all that was said) and in the archive."""
+        said = self._agent.recall.search(words or None, page_size=HITS)
+        kept = self._agent.archive.search(words or None, page_size=HITS)
+        zone = self._agent.settings.timezone
+        self._screen.hits(said.hits, kept.hits, (said.total, kept.total), zone)
+
+    def _pressure(self, _: str) -> None:
+        """How full the window is."""
+        self._screen.pressure(self._agent.context(), self._agent.settings.paging)
+
+    def _retry(self, _: str) -> None:
+        """Sends your last message again."""
+        if self._last is None:
+            self._screen.note("there is nothing to send again yet")
+        else:
+            self._say(self._last)
+
+    def _reset(self, _: str) -> None:
+        """Empties the window; all memory stays."""
+        self._screen.note(f"{self._agent.reset()} messages left the window; memory stays")
+
+    def _help(self, _: str) -> None:
+        """This list."""
+        for name, command in self._commands.items():
+            about = inspect.getdoc(command) or ""
+            argument, colon, text = about.partition(": ")
+            if colon and (argument.isupper() or argument.startswith("[")):
+                self._screen.line(f"{name} {argument}".ljust(20) + text)
+            else:
+                self._screen.line(name.ljust(20) + about)
+
+    def _quit(self, _: str) -> None:
+        """Leaves, as Ctrl-D does."""
+        raise Leave
+
+
+def piped(agent: Agent, lines: Iterable[str]) -> bool:
+    """Answers each line that is not empty, and prints nothing but the replies.
+
+    Returns:
+        whether every turn ended by itself; where one did not, standard error says why.
+    """
+    sound = True
+    for line in lines:
+        if not line.strip():
+            continue
+        turn = agent.send(line.strip())
+        if turn.reply is not None:
+            click.echo(printable(turn.reply))
+        if (end := ending(turn)) is not None:
+            click.echo(end, err=True)
+            sound = False
+    return sound

@@ -1,0 +1,9 @@
+"""Who runs when: accepts events, claims conversations, runs turns as tasks, takes up what a crash
+left."""
+
+from __future__ import annotations
+
+from pagedaemon.scheduler.dispatch import Scheduler
+from pagedaemon.scheduler.running import Running
+
+__all__ = ["Running", "Scheduler"]

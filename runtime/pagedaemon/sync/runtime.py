@@ -1,0 +1,128 @@
+"""The blocking runtime and its spaces."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pagedaemon.clock import Clock
+from pagedaemon.config import Model
+from pagedaemon.errors import Closed
+from pagedaemon.handles.agents import AsyncAgent
+from pagedaemon.handles.conversation import AsyncConversation
+from pagedaemon.llm.protocol import ChatModel
+from pagedaemon.runtime import AsyncRuntime, AsyncSpace
+from pagedaemon.sync.door import CLOSED, Door
+from pagedaemon.sync.handles import Agent, Agents, Conversation, Handle, SpaceBlocks, blocking
+from pagedaemon.tools.tool import Tool
+
+
+@blocking(AsyncSpace)
+class Space(Handle[AsyncSpace]):
+    """A wall: its agents, blocks and memories are seen from nowhere else."""
+
+    def __init__(self, door: Door, inner: AsyncSpace) -> None:
+        super().__init__(door, inner)
+        self.name = inner.name
+        self.agents = Agents(door, inner.agents)
+        self.blocks = SpaceBlocks(door, inner.blocks)
+
+    def recover(self) -> int:
+        return self._door.wait(self._inner.recover())
+
+
+@blocking(AsyncRuntime)
+class Runtime:
+    """Agents in your own process, kept in one folder: `AsyncRuntime` for programs that do not
+    await.
+
+    `with Runtime("./memory", model="openai/gpt-5-mini") as runtime: …`, or without `with`: it is
+    open from the start, and is closed when the program ends or nothing holds it any more. It has an
+    event loop in a thread of its own, so it also works where one is running already, as in a
+    notebook, and from many threads at once. A tool that is no `async def` is handed blocking
+    handles in its `ToolContext`, one that is gets the async ones.
+
+    Args:
+        store: the folder; made if missing.
+        model: the default model of agents that name none.
+        models: model objects by a name of your own, for `Model(name)`: a scripted one, or any
+            with the methods of `pagedaemon.llm.protocol.ChatModel`.
+        tools: Python tools by which agents of earlier runs find their code again.
+        prompts: a folder whose files replace shipped ones of `prompts/` by the same relative path.
+        clock: the time; tests hold it still.
+        recover: whether opening a space takes up turns that a crash left open.
+
+    Raises:
+        ConfigError: settings that cannot work.
+        StoreError: the folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        store: str | Path,
+        *,
+        model: Model | str | None = None,
+        models: Mapping[str, ChatModel] | None = None,
+        tools: Sequence[Tool] = (),
+        prompts: str | Path | None = None,
+        clock: Clock | None = None,
+        recover: bool = True,
+    ) -> None:
+        self._inner = AsyncRuntime(
+            store,
+            model=model,
+            models=models,
+            tools=tools,
+            prompts=prompts,
+            clock=clock,
+            recover=recover,
+        )
+        self._door = Door(self._inner)
+        # Weak: the async runtime must not hold what closes it when it is forgotten.
+        door = weakref.ref(self._door)
+        self._inner.blocking_view = lambda agent, conversation: _view(door, agent, conversation)
+        opened = False
+        try:
+            self._door.wait(self._inner.open())
+            opened = True
+        finally:
+            if not opened:
+                self._door.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def space(self, name: str) -> Space:
+        return Space(self._door, self._door.wait(self._inner.space(name)))
+
+    @property
+    def agents(self) -> Agents:
+        return Agents(self._door, self._inner.agents)
+
+    @property
+    def blocks(self) -> SpaceBlocks:
+        return SpaceBlocks(self._door, self._inner.blocks)
+
+    def close(self) -> None:
+        self._door.close()
+
+
+def _view(
+    door: weakref.ref[Door], agent: AsyncAgent, conversation: AsyncConversation
+) -> tuple[Agent, Conversation]:
+    """The blocking handles of a tool that runs in a thread."""
+    held = door()
+    if held is None:
+        raise Closed(CLOSED)
+    return Agent(held, agent), Conversation(held, conversation)

@@ -1,0 +1,48 @@
+"""What `--help` of each command says, to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import Result
+
+from pagedaemon import __version__
+from pagedaemon.cli.commands import commands
+
+SNAPSHOTS = Path(__file__).with_name("snapshots")
+
+
+def paths(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
+    """The words that lead to each command."""
+    yield names
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from paths(inner, *names, name)
+
+
+ALL = sorted(paths(commands))
+
+
+def snapshot(path: tuple[str, ...]) -> Path:
+    """Where the help of that command is kept."""
+    return SNAPSHOTS / f"{'_'.join(('pagedaemon', *path))}.txt"
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_of_each_command_is_as_it_was(path: tuple[str, ...], run: object) -> None:
+    assert callable(run)
+    shown: Result = run(*path, "--help")
+    assert shown.exit_code == 0
+    assert shown.stdout == snapshot(path).read_text(encoding="utf-8")
+
+
+def test_every_snapshot_belongs_to_a_command() -> None:
+    assert {snapshot(path) for path in ALL} == set(SNAPSHOTS.iterdir())
+
+
+def test_the_version_is_that_of_the_package(run: object) -> None:
+    assert callable(run)
+    assert __version__ in run("--version").stdout
