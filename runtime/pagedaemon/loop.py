@@ -80,7 +80,8 @@ class Loop:
     async def live(
         self, turn: OpenTurn, plan: journal.Plan | None = None
     ) -> AsyncGenerator[Event, None]:
-        """The turn's events, in order; the last is `TurnEnded`.
+        """The turn's events, in order; the last is `TurnEnded`. Where it is stopped before that,
+        `close` brings the turn to its end.
 
         Args:
             turn: claimed, with its event in the window.
@@ -115,9 +116,6 @@ class Loop:
             await self._end(turn, "max_seconds")
         except (ModelError, ContextOverflow) as error:
             yield TurnEnded(turn.id, await self._end(turn, "error", str(error)))
-            raise
-        except (asyncio.CancelledError, GeneratorExit):
-            await asyncio.shield(self.close(turn, "cancelled"))
             raise
         assert turn.ended is not None
         yield TurnEnded(turn.id, turn.ended)

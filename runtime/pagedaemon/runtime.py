@@ -50,9 +50,10 @@ class AsyncSpace:
     async def recover(self) -> int:
         """Takes up every turn that a process which is gone left open, and waits for their end.
 
-        Opening a space does the same in the background. Returns how many there were.
+        Opening a space does the same in the background, but for turns whose agent has no model: it
+        leaves those as they are, and here they end as interrupted. Returns how many there were.
         """
-        taken_up = await self._scheduler.recover()
+        taken_up = await self._scheduler.recover(anyhow=True)
         await asyncio.gather(*(running.settled() for running in taken_up))
         return len(taken_up)
 
@@ -169,7 +170,7 @@ class AsyncRuntime:
             undo.pop_all()
         self._schedulers.append((scheduler, database))
         if self._recover:
-            await scheduler.recover()
+            await scheduler.recover(anyhow=False)
         return AsyncSpace(name, scheduler)
 
     async def _scheduler(self, database: Database) -> Scheduler:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -22,21 +22,19 @@ from pagedaemon.errors import (
     AuthenticationFailed,
     BadReply,
     Closed,
-    LeaseLost,
     ModelError,
     ModelUnavailable,
     NoModel,
     NotFound,
-    PagedaemonError,
     QuotaExceeded,
     RequestRejected,
     StorageFull,
 )
-from pagedaemon.events import StepFinished, Turn, TurnEnded, TurnStarted
+from pagedaemon.events import Event, Turn, TurnEnded, TurnStarted
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.llm import retrying
-from pagedaemon.llm.protocol import Part, Reply, Request
+from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.store.tables import metadata
 from pagedaemon.testing import ScriptedModel, call, cut, say, view
 
@@ -44,8 +42,24 @@ SOURCE = Path(__file__).parents[2] / "runtime"
 
 
 def echo(request: Request) -> Reply:
-    """Says what the user said last."""
-    return say(f"echo {view(request).last_user}")
+    """Says what the user said last; messages without an answer in between reach it as one."""
+    return say(f"echo {last_words(request)}")
+
+
+def last_words(request: Request) -> str:
+    """The user's last line."""
+    return view(request).last_user.split("\n")[-1]
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a Python process of its own, to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 class Gate:
@@ -95,6 +109,18 @@ async def stops(agent: AsyncAgent) -> list[str]:
     return [turn.stop_reason for turn in reversed(await (await main_of(agent)).turns())]
 
 
+async def accepted(store: Path, count: int) -> None:
+    """Waits until so many messages were accepted."""
+
+    def look() -> None:
+        deadline = time.monotonic() + 10
+        while rows(store, "SELECT count(*) FROM turns") != [(count,)]:
+            assert time.monotonic() < deadline, "not accepted"
+            time.sleep(0.005)
+
+    await asyncio.to_thread(look)
+
+
 def nothing_open(store: Path) -> bool:
     """Whether every turn has ended and no lease is held."""
     return rows(store, "SELECT id FROM turns WHERE status != 'done'") == [] and (
@@ -126,8 +152,7 @@ class TestCancellation:
             ada = await runtime.agents.ensure("ada")
             sends = [asyncio.create_task(ada.send(f"{n}")) for n in range(3)]
             await gate.asked.wait()
-            while rows(tmp_path, "SELECT count(*) FROM turns") != [(3,)]:
-                await asyncio.sleep(0)
+            await accepted(tmp_path, 3)
             assert await ada.cancel() == 3
             turns = await asyncio.gather(*sends)
             assert [turn.stop_reason for turn in turns] == ["cancelled"] * 3
@@ -146,8 +171,7 @@ class TestCancellation:
             await gate.asked.wait()
             second = asyncio.create_task(ada.send("second"))
             third = asyncio.create_task(ada.send("third"))
-            while rows(tmp_path, "SELECT count(*) FROM turns") != [(3,)]:
-                await asyncio.sleep(0)
+            await accepted(tmp_path, 3)
             second.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await second
@@ -172,7 +196,7 @@ class TestCancellation:
 
         def reply(request: Request) -> Reply:
             shown = view(request)
-            if shown.last_user == "ring" and "ring" not in shown.results:
+            if last_words(request) == "ring" and "ring" not in shown.results:
                 return call("ring", what="bell", heartbeat=True)
             return echo(request)
 
@@ -214,7 +238,7 @@ class TestCancellation:
             return "sung"
 
         def reply(request: Request) -> Reply:
-            if view(request).last_user == "go":
+            if last_words(request) == "go":
                 made = [call("ring", heartbeat=True), call("sing", heartbeat=True)]
                 return Reply(calls=tuple(c for one in made for c in one.calls), finish="tool_calls")
             return echo(request)
@@ -271,7 +295,7 @@ class TestListeners:
 
         def reply(request: Request) -> Reply:
             shown = view(request)
-            if shown.last_user == "ring" and "ring" not in shown.results:
+            if last_words(request) == "ring" and "ring" not in shown.results:
                 return call("ring", heartbeat=True)
             return echo(request)
 
@@ -327,6 +351,19 @@ class TestListeners:
             assert results == ["rung"]
 
 
+async def heard(agent: AsyncAgent, error: type[Exception]) -> list[Event]:
+    """The events of a stream that ends with that error."""
+    events: list[Event] = []
+
+    async def listen() -> None:
+        async for event in agent.stream("hello"):
+            events.append(event)
+
+    with pytest.raises(error):
+        await listen()
+    return events
+
+
 ERRORS: list[ModelError] = [
     RequestRejected("400: no such field"),
     AuthenticationFailed("401: no such key"),
@@ -360,10 +397,7 @@ class TestErrors:
     ) -> None:
         async with opened(tmp_path, ScriptedModel([ERRORS[0]])) as runtime:
             ada = await runtime.agents.ensure("ada")
-            events = []
-            with pytest.raises(RequestRejected):
-                async for event in ada.stream("hello"):
-                    events.append(event)
+            events = await heard(ada, RequestRejected)
             assert isinstance(events[0], TurnStarted)
             assert isinstance(events[-1], TurnEnded)
             assert events[-1].turn.stop_reason == "error"
@@ -385,7 +419,7 @@ class TestErrors:
         self, tmp_path: Path, mistake: Exception
     ) -> None:
         def reply(request: Request) -> Reply:
-            if view(request).last_user == "break":
+            if last_words(request) == "break":
                 raise mistake
             return echo(request)
 
@@ -395,9 +429,9 @@ class TestErrors:
             with pytest.raises(type(mistake)) as raised:
                 await ada.send("break")
             assert raised.value is mistake
-            assert len(model.requests) == 1
+            asked = len(model.requests)
             assert (await ada.send("next")).reply == "echo next"
-            assert len(model.requests) == 2
+            assert (asked, len(model.requests)) == (1, 2)
             assert await stops(ada) == ["error", "end_turn"]
             [_, broken] = await (await main_of(ada)).turns()
             assert broken.error == f"{type(mistake).__name__}: {mistake}"
@@ -410,10 +444,7 @@ class TestErrors:
 
         async with opened(tmp_path, ScriptedModel(reply)) as runtime:
             ada = await runtime.agents.ensure("ada")
-            events = []
-            with pytest.raises(RuntimeError):
-                async for event in ada.stream("hello"):
-                    events.append(event)
+            events = await heard(ada, RuntimeError)
             assert isinstance(events[-1], TurnEnded)
             assert events[-1].turn.stop_reason == "error"
 
@@ -449,8 +480,7 @@ class TestClosing:
             first = asyncio.create_task(ada.send("first"))
             await gate.asked.wait()
             second = asyncio.create_task(ada.send("second"))
-            while rows(tmp_path, "SELECT count(*) FROM turns") != [(2,)]:
-                await asyncio.sleep(0)
+            await accepted(tmp_path, 2)
         assert (await first).stop_reason == "cancelled"
         with pytest.raises(Closed, match="opened again"):
             await second
@@ -503,14 +533,7 @@ class TestAfterACrash:
                     os._exit(0)
             asyncio.run(main())
         """
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-c", textwrap.dedent(script)],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = await asyncio.to_thread(run, script)
         assert done.returncode == 0, done.stderr
 
     async def test_without_a_model_it_ends_interrupted_with_the_reason(
@@ -537,12 +560,42 @@ class TestAfterACrash:
         await self._left_open(tmp_path, running=False)
         async with AsyncRuntime(tmp_path) as runtime:
             ada = await runtime.agents.get("ada")
+            # It takes them up, and waits for the end of both.
             async with asyncio.timeout(5):
-                while await stops(ada) != ["interrupted", "interrupted"]:
-                    await asyncio.sleep(0.01)
-            assert await users(ada) == ["first", "waiting"]
+                assert await ada.reset() == 2
+            assert await stops(ada) == ["interrupted", "interrupted"]
+            said = (await ada.recall.search()).hits
+            assert [hit.text for hit in said] == ["waiting", "first"]
             assert await ada.recall.count() == 2
             assert nothing_open(tmp_path)
+
+    async def test_opening_without_a_model_leaves_it_for_who_has_one(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        await self._left_open(tmp_path, running=True)
+        with caplog.at_level(logging.WARNING, logger="pagedaemon"):
+            async with AsyncRuntime(tmp_path) as runtime:
+                assert await stops(await runtime.agents.get("ada")) == []
+        assert "has no model" in caplog.text
+        async with opened(tmp_path, ScriptedModel(echo)) as runtime:
+            ada = await runtime.agents.get("ada")
+            await (await runtime.space("default")).recover()
+            assert await stops(ada) == ["end_turn"]
+
+    async def test_whoever_opens_and_closes_in_between_does_not_use_it_up(
+        self, tmp_path: Path, gate: Gate
+    ) -> None:
+        await self._left_open(tmp_path, running=True)
+        for _ in range(4):
+            async with opened(tmp_path, gate.model):
+                await gate.asked.wait()
+            gate.asked.clear()
+            assert rows(tmp_path, "SELECT status, attempts FROM turns") == [("running", 1)]
+        async with opened(tmp_path, ScriptedModel(echo)) as runtime:
+            ada = await runtime.agents.get("ada")
+            assert (await ada.send("next")).reply == "echo next"
+            assert await users(ada) == ["left open", "next"]
+            assert await stops(ada) == ["end_turn", "end_turn"]
 
     async def test_a_turn_that_takes_its_process_down_each_time_is_given_up(
         self, tmp_path: Path
@@ -562,18 +615,8 @@ class TestAfterACrash:
                     await (await runtime.space("default")).recover()
             asyncio.run(main())
         """
-        codes = []
-        for _ in range(4):
-            done = await asyncio.to_thread(
-                subprocess.run,
-                [sys.executable, "-c", textwrap.dedent(script)],
-                env={**os.environ, "PYTHONPATH": str(SOURCE)},
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            codes.append(done.returncode)
-        assert codes == [3, 3, 3, 0], done.stderr
+        codes = [(await asyncio.to_thread(run, script)).returncode for _ in range(4)]
+        assert codes == [3, 3, 3, 0]
         async with opened(tmp_path, ScriptedModel(echo)) as runtime:
             ada = await runtime.agents.get("ada")
             [turn] = await (await main_of(ada)).turns()
@@ -723,8 +766,7 @@ class TestDeletion:
                 asyncio.create_task(other.send("two")),
                 asyncio.create_task(other.send("three")),
             ]
-            while rows(tmp_path, "SELECT count(*) FROM turns") != [(3,)]:
-                await asyncio.sleep(0)
+            await accepted(tmp_path, 3)
             async with asyncio.timeout(5):
                 await ada.delete()
             turns: list[Turn] = await asyncio.gather(*sends)
@@ -817,13 +859,13 @@ class TestImport:
     def test_a_chat_loads_no_provider_vector_store_or_postgres(self, tmp_path: Path) -> None:
         script = f"""
             import asyncio, json, sys
-            import pagedaemon
+            from pagedaemon import AsyncRuntime
             at_import = sorted(sys.modules)
             from pagedaemon.testing import ScriptedModel, block_network, say
 
             async def main():
                 models = {{"s": ScriptedModel(lambda request: say("hello"))}}
-                async with pagedaemon.AsyncRuntime({str(tmp_path)!r}, model="s", models=models) as r:
+                async with AsyncRuntime({str(tmp_path)!r}, model="s", models=models) as r:
                     turn = await (await r.agents.ensure("ada")).send("hi")
                     assert turn.reply == "hello"
 
@@ -831,13 +873,7 @@ class TestImport:
             asyncio.run(main())
             print(json.dumps([at_import, sorted(sys.modules)]))
         """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script)],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run(script)
         assert done.returncode == 0, done.stderr
         at_import, at_end = json.loads(done.stdout)
         heavy = {"openai", "litellm", "chromadb", "onnxruntime", "psycopg", "alembic", "tiktoken"}

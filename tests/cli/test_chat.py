@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pagedaemon import Block, Runtime
+from pagedaemon import Block, Model, Runtime
 from pagedaemon.cli.chat import Chat
 from pagedaemon.cli.screen import Screen
 from pagedaemon.cli.undo import newest_edit, standing
@@ -113,8 +113,8 @@ def test_square_brackets_are_text_and_escapes_do_nothing(talk: Talk, model: Scri
 def test_a_model_error_is_told_and_the_conversation_goes_on(
     talk: Talk, model: ScriptedModel, agent: Agent
 ) -> None:
-    agent.update(model="script")
-    model.add(*[ModelUnavailable("no line")] * 4, say("Back again."))
+    agent.update(model=Model("script", retries=0))
+    model.add(ModelUnavailable("no line"), say("Back again."))
     shown = talk("hi", "/retry").splitlines()
     assert any("no line" in line for line in shown)
     assert shown[-1] == "Back again."

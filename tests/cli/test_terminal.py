@@ -66,31 +66,43 @@ class Terminal:
         """Types."""
         os.write(self._end, keys.encode())
 
-    def until(self, text: str) -> str:
-        """Everything up to and with the text, once it stands there."""
+    def until(self, text: str, *, pressing: str = "") -> str:
+        """Everything up to and with the text, once it stands there.
+
+        Args:
+            pressing: keys to press now and, while nothing comes, once more every second: one that
+                comes in the instant between a prompt and its waiting for keys is not seen.
+        """
+        self.press(pressing)
         deadline = time.monotonic() + SECONDS
         while text not in self._unread:
-            assert self._read(deadline), f"{text!r} did not come; there is: {self._unread!r}"
+            assert self._read(deadline, pressing), f"no {text!r}; there is: {self._unread!r}"
         before, _, self._unread = self._unread.partition(text)
         return before + text
 
-    def end(self) -> int:
-        """Waits for the end of the command; its exit code."""
+    def end(self, *, pressing: str = "") -> int:
+        """Waits for the end of the command; its exit code. Keys are pressed as in `until`."""
+        self.press(pressing)
         deadline = time.monotonic() + SECONDS
-        while self._read(deadline):
+        while self._read(deadline, pressing):
             continue
         return self.process.wait(SECONDS)
 
-    def _read(self, deadline: float) -> bool:
-        ready, _, _ = select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            return False
-        try:
-            part = os.read(self._end, 65_536)
-        except OSError:  # the other side is closed
-            return False
-        self._unread += _ESCAPE.sub("", part.decode(errors="replace"))
-        return bool(part)
+    def _read(self, deadline: float, pressing: str) -> bool:
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            try:
+                ready, _, _ = select.select([self._end], [], [], min(left, 1.0))
+                if not ready:
+                    self.press(pressing)
+                    continue
+                part = os.read(self._end, 65_536)
+            except OSError:  # the other side is closed
+                return False
+            self._unread += _ESCAPE.sub("", part.decode(errors="replace"))
+            return bool(part)
 
 
 @contextmanager
@@ -131,10 +143,8 @@ def test_an_interrupt_stops_the_turn_and_the_conversation_goes_on(folder: Path) 
         terminal.press("and now?\n")
         terminal.until("you said and now?")
         terminal.until("> ")
-        terminal.press(CTRL_C)
-        terminal.until("Ctrl-C again")
-        terminal.press(CTRL_C)
-        assert terminal.end() == 0
+        terminal.until("Ctrl-C again", pressing=CTRL_C)
+        assert terminal.end(pressing=CTRL_C) == 0
     with Runtime(folder / "memory", recover=False) as runtime:
         later, earlier = runtime.agents.get("main").conversations.get().turns()
         assert earlier.stop_reason == "cancelled"
@@ -150,15 +160,13 @@ def test_two_interrupts_in_a_row_leave_at_the_prompt(folder: Path) -> None:
         terminal.press(CTRL_C)
         terminal.until("stopped; the conversation is kept")
         terminal.until("> ")
-        terminal.press(CTRL_C)
-        assert terminal.end() == 0
+        assert terminal.end(pressing=CTRL_C) == 0
 
 
 def test_the_end_of_input_leaves(folder: Path) -> None:
     with chat(folder, "--model", "offline") as terminal:
         terminal.until("> ")
-        terminal.press(CTRL_D)
-        assert terminal.end() == 0
+        assert terminal.end(pressing=CTRL_D) == 0
 
 
 def test_the_first_run_asks_what_shall_answer(folder: Path) -> None:
@@ -171,8 +179,7 @@ def test_the_first_run_asks_what_shall_answer(folder: Path) -> None:
         terminal.until("memory: human")
         terminal.until("+ Name: Lin")
         terminal.until("> ")
-        terminal.press(CTRL_D)
-        assert terminal.end() == 0
+        assert terminal.end(pressing=CTRL_D) == 0
     with Runtime(folder / "memory") as runtime:
         assert runtime.agents.get("main").model == Model("offline")
 
@@ -201,5 +208,4 @@ def test_a_local_server_is_asked_for_step_by_step(folder: Path) -> None:
 def test_who_leaves_at_the_first_question_is_let_go(folder: Path) -> None:
     with chat(folder) as terminal:
         terminal.until("Your choice")
-        terminal.press(CTRL_C)
-        assert terminal.end() == 1
+        assert terminal.end(pressing=CTRL_C) == 1

@@ -248,6 +248,26 @@ async def test_the_agents_own_page_out_puts_its_note_at_the_head_and_the_origina
     assert found.total >= 1
 
 
+async def test_what_the_open_turn_is_about_stays_when_the_agent_pages_out_all_it_can(
+    tmp_path: Path,
+) -> None:
+    def answer(seen: RequestView, request: Request) -> Answer:
+        if alerted(request):
+            return call("page_out", through=10_000, note="All of it.", heartbeat=True)
+        return say("boat " * 900)
+
+    model = ScriptedModel(brain(answer), usage=None)
+    async with opened(tmp_path, model) as runtime:
+        agent = await runtime.agents.ensure("ada", instructions=SHORT)
+        events = await until(agent, has(PagedOut))
+    turn = next(event.turn for event in events if isinstance(event, TurnEnded))
+    last = model.requests[-1]
+    assert [step.heartbeat for step in turn.steps] == [None, "pressure", "requested"]
+    assert view(last).last_user == view(model.requests[-2]).last_user
+    assert [event["type"] for event in view(last).events] == ["system_alert", "heartbeat"]
+    assert "boat boat" not in str(last.messages)
+
+
 async def summary_of(agent: AsyncAgent) -> Message:
     conversation = await agent.conversations.get()
     window = await agent._scheduler.store.read(lambda tx: rows.window(tx, conversation.id))

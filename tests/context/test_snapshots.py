@@ -36,20 +36,20 @@ def weather(city: str, days: int = 1) -> str:
 def script(style: str, tool_set: str) -> list[Reply]:
     """A conversation that shows each kind of thing a request can hold."""
     native = style == "native"
-    label = {"label": "human", "heartbeat": None if native else True}
+    on = None if native else True
     learnt = (
-        call("core_memory_append", content="Lives in Rome.", **label)
+        call("core_memory_append", label="human", content="Lives in Rome.", heartbeat=on)
         if tool_set == "memgpt"
-        else call("memory_insert", new_str="Lives in Rome.", **label)
+        else call("memory_insert", label="human", new_str="Lives in Rome.", heartbeat=on)
     )
     asked = call(
         "weather",
         city="Rome",
-        heartbeat=None if native else True,
+        heartbeat=on,
         thoughts=None if native else "I look it up.",
     )
     wrong = call("weather", days="many", heartbeat=None if native else False)
-    paged = call("page_out", through=1, note="Lin said hello.", heartbeat=not native or None)
+    paged = call("page_out", through=1, note="Lin said hello.", heartbeat=on)
     answer = text if native else say
     return [
         answer("Hello, Lin."),

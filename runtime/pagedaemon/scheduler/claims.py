@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pagedaemon.clock import Clock
-from pagedaemon.errors import NotFound
+from pagedaemon.errors import ConfigError, NotFound
 from pagedaemon.events import Turn
 from pagedaemon.scheduler.bodies import Bodies, Window
 from pagedaemon.store import agents as agent_rows
@@ -115,6 +115,14 @@ class Claims:
         if head is None:
             raise NotFound(f"there is no conversation {conversation_id} any more")
         return head
+
+    def unable(self, tx: Transaction, conversation_id: str) -> str | None:
+        """Why an agent cannot answer now; None if it can."""
+        try:
+            self._bodies.require(self.head(tx, conversation_id).agent)
+        except ConfigError as error:
+            return str(error)
+        return None
 
     def held(self, head: Head) -> bool:
         """Whether another worker that lives is using the conversation.

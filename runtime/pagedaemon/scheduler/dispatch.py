@@ -156,13 +156,35 @@ class Scheduler:
         )
         return self._start(turn_id, conversation_id, claimed)
 
-    async def recover(self) -> list[Running]:
-        """Takes up every turn that a process which is gone left open. Returns them, running."""
+    async def recover(self, *, anyhow: bool) -> list[Running]:
+        """Takes up every turn that a process which is gone left open.
+
+        Args:
+            anyhow: also those whose agent has no model now, which then end as interrupted; without,
+                they are left as they are, and said in the log.
+
+        Returns:
+            all that run, those that were taken up earlier too.
+        """
         self._require_open()
-        left = [row for row in await self.store.read(journal.open_turns) if self._abandoned(row)]
+
+        def look(tx: Transaction) -> list[tuple[TurnRow, str | None]]:
+            return [
+                (row, None if anyhow else self._claims.unable(tx, row.conversation_id))
+                for row in journal.open_turns(tx)
+                if self._abandoned(row)
+            ]
+
+        found = await self.store.read(look)
+        left = [row for row, unable in found if unable is None]
         if left:
             logger.info("taking up %d turn(s) left open by a process that is gone", len(left))
-        return [self._start(row.id, row.conversation_id, None) for row in left]
+        for row, unable in found:
+            if unable is not None:
+                logger.warning("turn %s stays open: %s", row.id, unable)
+        for row in left:
+            self._take_over(row)
+        return [running for running in self._running.values() if running.taken_up]
 
     def _abandoned(self, row: TurnRow) -> bool:
         """Whether nobody works on an open turn: its process is gone, or we gave it up."""
@@ -172,15 +194,22 @@ class Scheduler:
 
     def _take_over(self, row: TurnRow) -> None:
         if not self._closed and self._abandoned(row):
-            self._start(row.id, row.conversation_id, None)
+            self._start(row.id, row.conversation_id, None, taken_up=True)
 
     # ------------------------------------------------------------------ running
 
-    def _start(self, turn_id: str, conversation_id: str, claimed: Claimed | None) -> Running:
+    def _start(
+        self,
+        turn_id: str,
+        conversation_id: str,
+        claimed: Claimed | None,
+        *,
+        taken_up: bool = False,
+    ) -> Running:
         if turn_id in self._running:
             return self._running[turn_id]
         self._given_up.discard(turn_id)
-        running = self._running[turn_id] = Running(turn_id, conversation_id)
+        running = self._running[turn_id] = Running(turn_id, conversation_id, taken_up=taken_up)
         if claimed is not None:
             self._in_hand.add(conversation_id)
         task = asyncio.create_task(self._run(running, claimed))
@@ -202,7 +231,7 @@ class Scheduler:
 
     def _try_again(self, running: Running) -> None:
         if not self._closed and running.turn_id in self._given_up:
-            self._start(running.turn_id, running.conversation_id, None)
+            self._start(running.turn_id, running.conversation_id, None, taken_up=True)
 
     async def _run(self, running: Running, claimed: Claimed | None) -> None:
         try:
@@ -252,6 +281,10 @@ class Scheduler:
 
     async def _stopped(self, running: Running, claimed: Claimed | None) -> Turn:
         """The end of a turn that was stopped: written, if it is not yet."""
+        if self._closed and running.taken_up and not running.heard:
+            if claimed is not None:
+                await self.store.write(lambda tx: journal.put_back(tx, running.turn_id))
+            raise Closed("the runtime was closed; the turn is taken up again when it is opened")
         if claimed is None:
             # A claim that was on its way when we were stopped is committed before this.
             end = await self.store.write(lambda tx: self._withdrawn(tx, running.turn_id))
@@ -387,8 +420,11 @@ class Scheduler:
         return len(here)
 
     async def close(self) -> None:
-        """Stops what runs and waits until that is written. Messages that wait for their turn stay
-        in the store, and are answered when it is opened again."""
+        """Stops what runs and waits until that is written.
+
+        Messages that wait for their turn stay in the store, and so do turns that were left open
+        once and that nobody here waits for: they are gone on with when it is opened again.
+        """
         self._closed = True
         if self._accepting:
             await asyncio.wait(set(self._accepting))

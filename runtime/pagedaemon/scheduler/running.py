@@ -14,12 +14,14 @@ class Running:
     Attributes:
         turn_id: which turn.
         conversation_id: whose.
+        taken_up: whether it was left open, and nobody here has sent its message.
         heard: whether anybody has asked how it goes.
     """
 
-    def __init__(self, turn_id: str, conversation_id: str) -> None:
+    def __init__(self, turn_id: str, conversation_id: str, *, taken_up: bool) -> None:
         self.turn_id = turn_id
         self.conversation_id = conversation_id
+        self.taken_up = taken_up
         self.heard = False
         self._events: list[Event] = []
         self._changed = asyncio.Event()

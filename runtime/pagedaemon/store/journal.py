@@ -268,6 +268,15 @@ def take_up(tx: Transaction, turn: TurnRow, owner: str, now: datetime) -> None:
     )
 
 
+def put_back(tx: Transaction, turn_id: str) -> None:
+    """Leaves a turn that was taken up to the next who opens the store; this time does not count."""
+    tx.execute(
+        update(turns)
+        .where(turns.c.id == turn_id, turns.c.status == "running")
+        .values(attempts=turns.c.attempts - 1)
+    )
+
+
 _TURN = (
     turns.c.id,
     turns.c.conversation_id,

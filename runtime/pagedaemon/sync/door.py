@@ -8,13 +8,17 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pagedaemon.errors import Closed, ConfigError
 from pagedaemon.runtime import AsyncRuntime
 
 T = TypeVar("T")
+
+SLICE = 0.25
+"""Seconds until a waiting thread looks whether it was interrupted."""
 
 CLOSED = "this runtime was closed: open a new one"
 
@@ -130,11 +134,20 @@ class Door:
 
     def _result(self, ended: Future[T], cancel: Callable[[], None]) -> T:
         try:
-            return ended.result()
+            _wait_for(ended)
         finally:
             if not ended.done():  # an interrupt, or what a signal's handler raised
                 cancel()
-                wait([ended])
+                _wait_for(ended)
+        return ended.result()
+
+
+def _wait_for(ended: Future[T]) -> None:
+    # In slices: not every interrupt wakes a thread that waits (none does on Windows, nor where a
+    # notebook or an editor sends it), and between two of them it is seen.
+    while not ended.done():
+        with suppress(TimeoutError):
+            ended.exception(SLICE)
 
 
 def _settle(ended: Future[T], task: asyncio.Task[T]) -> None:

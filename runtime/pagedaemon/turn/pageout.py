@@ -9,7 +9,7 @@ from pagedaemon.context.paging import Summariser, Summary
 from pagedaemon.context.window import Load
 from pagedaemon.errors import ContextOverflow
 from pagedaemon.events import Event, PagedOut
-from pagedaemon.memory.eviction import Group, evictable, oldest_to_leave
+from pagedaemon.memory.eviction import Group, evictable, groups, oldest_to_leave
 from pagedaemon.memory.recall import fold, lowest
 from pagedaemon.messages import Message
 from pagedaemon.store import blocks as block_rows
@@ -75,8 +75,10 @@ async def _page_out(
     must = refused or compiled.load.over(1.0)
     for keep_last, aim in ((paging.keep_last, paging.target), (0, paging.evict)):
         before = compiled.load
-        # Our own count was wrong where the request was refused: then half of it has to go.
-        wanted = min(int(aim * before.budget), before.tokens // 2 if refused else before.tokens)
+        wanted = min(_aim(turn, before, aim), before.tokens)
+        if refused:
+            # Our own count was wrong: half of the request has to go.
+            wanted = min(wanted, before.tokens // 2)
         leaving = oldest_to_leave(
             evictable(turn.queue, turn.keep),
             turn.body.size,
@@ -101,6 +103,18 @@ async def _page_out(
             compiled.load.tokens,
             largest_parts(compiled, turn.body, turn.blocks, turn.keep),
         )
+
+
+def _aim(turn: OpenTurn, load: Load, share: float) -> int:
+    """Tokens a page-out aims at: that share of the budget, where it can be reached.
+
+    Instructions, tools and core memory stay, and may be more than that in a small window. Then the
+    queue keeps half of what they leave it below the line where it is paged out again: emptied to the
+    last message each time, it would be paged out each turn.
+    """
+    fixed = load.tokens - _weight(turn, groups(turn.queue))
+    line = int(turn.body.agent.settings.paging.evict * load.budget)
+    return max(int(share * load.budget), (fixed + line) // 2 if fixed < line else 0)
 
 
 def _worth_it(turn: OpenTurn, load: Load, leaving: Sequence[Group], *, must: bool) -> bool:
