@@ -16,9 +16,12 @@ from pagedaemon import AsyncRuntime, Runtime
 ROOT = Path(__file__).parents[1]
 
 NAMES = [
+    "Agent",
     "AlreadyExists",
+    "AsyncAgent",
     "AsyncRuntime",
     "Block",
+    "Closed",
     "ConfigError",
     "ContextOverflow",
     "EditRefused",
@@ -26,6 +29,7 @@ NAMES = [
     "Limits",
     "Model",
     "ModelError",
+    "NoModel",
     "NotFound",
     "PagedaemonError",
     "Paging",

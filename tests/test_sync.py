@@ -29,7 +29,7 @@ from pagedaemon.handles.conversation import AsyncConversation, AsyncConversation
 from pagedaemon.handles.memory import AsyncArchive, AsyncRecall
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.runtime import AsyncSpace
-from pagedaemon.sync import handles
+from pagedaemon.sync import blocks, handles
 from pagedaemon.sync.runtime import Space
 from pagedaemon.testing import ScriptedModel, call, say, view
 
@@ -43,9 +43,9 @@ PAIRS: dict[type, type] = {
     AsyncAgent: handles.Agent,
     AsyncConversations: handles.Conversations,
     AsyncConversation: handles.Conversation,
-    AsyncSpaceBlocks: handles.SpaceBlocks,
-    AsyncAgentBlocks: handles.AgentBlocks,
-    AsyncBlock: handles.StoredBlock,
+    AsyncSpaceBlocks: blocks.SpaceBlocks,
+    AsyncAgentBlocks: blocks.AgentBlocks,
+    AsyncBlock: blocks.StoredBlock,
     AsyncRecall: handles.Recall,
     AsyncArchive: handles.Archive,
 }

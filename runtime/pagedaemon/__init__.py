@@ -9,27 +9,34 @@ from pagedaemon.agent import Block
 from pagedaemon.config import Limits, Model, Paging, Settings, Style
 from pagedaemon.errors import (
     AlreadyExists,
+    Closed,
     ConfigError,
     ContextOverflow,
     EditRefused,
     InvalidInput,
     ModelError,
+    NoModel,
     NotFound,
     PagedaemonError,
     StoreError,
     ToolFailure,
 )
 from pagedaemon.events import Turn
+from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.runtime import AsyncRuntime
+from pagedaemon.sync.handles import Agent
 from pagedaemon.sync.runtime import Runtime
 from pagedaemon.tools.tool import Tool, ToolContext, tool
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "AlreadyExists",
+    "AsyncAgent",
     "AsyncRuntime",
     "Block",
+    "Closed",
     "ConfigError",
     "ContextOverflow",
     "EditRefused",
@@ -37,6 +44,7 @@ __all__ = [
     "Limits",
     "Model",
     "ModelError",
+    "NoModel",
     "NotFound",
     "PagedaemonError",
     "Paging",

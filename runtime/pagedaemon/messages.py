@@ -6,7 +6,7 @@ is needed to show a message again in the same words is kept in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -22,6 +22,8 @@ runtime. `reply`: what the model said. `result`: what a call returned."""
 Label = Literal["owner", "user", "agent", "tool", "external"]
 """Who stands behind a text, most trusted first. What is derived takes the lowest label of its
 sources."""
+
+LABELS: tuple[Label, ...] = ("owner", "user", "agent", "tool", "external")
 
 HeartbeatReason = Literal["requested", "failed", "pressure", "required", "nudge"]
 """Why the agent thinks once more."""
@@ -117,6 +119,11 @@ class Usage:
             self.reasoning_tokens + other.reasoning_tokens,
             self.estimated or other.estimated,
         )
+
+
+def lowest(labels: Sequence[Label]) -> Label:
+    """The least trusted of the labels: what is derived takes it, so none ever rises."""
+    return max(labels, key=LABELS.index, default="agent")
 
 
 def checked_text(value: object, what: str, *, empty: bool = False) -> str:

@@ -17,8 +17,8 @@ from pagedaemon import AsyncRuntime, Model, tool
 from pagedaemon.errors import InvalidInput
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.llm.protocol import Reply, Request
-from pagedaemon.memory.recall import LABELS, date_range, lowest, pages_of
-from pagedaemon.messages import Label
+from pagedaemon.memory.recall import date_range, pages_of
+from pagedaemon.messages import LABELS, Label, lowest
 from pagedaemon.testing import FakeClock, ScriptedModel, both, call, raw_call, say, text, view
 
 
@@ -405,3 +405,50 @@ def test_pages_cover_a_text_exactly(whole: str, size: int) -> None:
     pages = [whole[page * size : (page + 1) * size] for page in range(pages_of(whole, size))]
     assert "".join(pages) == whole
     assert len(pages) == 1 or pages[-1]
+
+
+async def test_what_is_found_again_is_trusted_no_more_than_it_was(tmp_path: Path) -> None:
+    @tool(effect="read", returns="external")
+    def page() -> str:
+        """Reads a web page."""
+        return "The heron is a wading bird."
+
+    script = [
+        call("page", heartbeat=True),
+        say("Read."),
+        call("conversation_search", query="heron", heartbeat=True),
+        say("Found."),
+        call("read_page", id=3, heartbeat=True),
+        say("Read again."),
+    ]
+    model = ScriptedModel(script)
+    async with AsyncRuntime(tmp_path, model="m", models={"m": model}) as runtime:
+        agent = await runtime.agents.ensure("ada", tools=[page])
+        for text in ("Read it.", "What about birds?", "Once more."):
+            await agent.send(text)
+        main = await agent.conversations.get()
+        results = [m for m in await main.messages() if m.kind == "result"]
+    labels = {m.tool: m.label for m in results}
+    assert labels["page"] == "external"
+    assert labels["conversation_search"] == "external"
+    assert labels["read_page"] == "external"
+    assert labels["send_message"] == "tool"
+
+
+async def test_a_note_may_not_be_longer_than_what_it_stands_for(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        [
+            say("Hello."),
+            call("page_out", through=2, note="They greeted each other. " * 20, heartbeat=True),
+            say("There is room."),
+        ]
+    )
+    async with AsyncRuntime(tmp_path, model="m", models={"m": model}) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await agent.send("Hello.")
+        turn = await agent.send("Make room.")
+        main = await agent.conversations.get()
+        kinds = [m.kind for m in await main.messages()]
+    assert turn.steps[0].calls[0].status == "failed"
+    assert "longer" in turn.steps[0].calls[0].result
+    assert "summary" not in kinds

@@ -237,6 +237,7 @@ def test_results_carry_the_trust_of_their_tool() -> None:
             "turn-1",
             draft.plan.step_id,
             NOW,
+            None,
         )
         for number, made in enumerate(draft.calls)
     ]

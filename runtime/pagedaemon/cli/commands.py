@@ -16,7 +16,8 @@ from pagedaemon.cli.opening import DEFAULT_STORE, Place, Wanted, ask_for_model
 from pagedaemon.cli.screen import Screen, one_line, printable, stamp
 from pagedaemon.config import STYLES
 from pagedaemon.errors import NoModel, NotFound, PagedaemonError
-from pagedaemon.sync.handles import Agent, StoredBlock
+from pagedaemon.sync.blocks import StoredBlock
+from pagedaemon.sync.handles import Agent
 from pagedaemon.sync.runtime import Space
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -32,7 +32,7 @@ from pagedaemon.events import (
     TurnEnded,
 )
 from pagedaemon.handles.memory import Passage, RecallHit
-from pagedaemon.sync.handles import StoredBlock
+from pagedaemon.sync.blocks import StoredBlock
 
 QUIET_ENDS = ("end_turn", "no_reply")
 """Stop reasons that are the agent's own yield."""

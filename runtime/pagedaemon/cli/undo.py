@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pagedaemon.handles.blocks import BlockVersion
-from pagedaemon.sync.handles import Agent, StoredBlock
+from pagedaemon.sync.blocks import StoredBlock
+from pagedaemon.sync.handles import Agent
 
 
 def standing(history: Sequence[BlockVersion]) -> list[BlockVersion]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pagedaemon.clock import local_stamp
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.effects import Acting, Immediate, Told
-from pagedaemon.messages import checked_text
+from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as message_rows
 from pagedaemon.store import passages as rows
@@ -129,4 +129,5 @@ class SearchPassages(Immediate):
                 "total": total,
                 "next_page": self.page + 1 if offset + len(hits) < total else None,
             },
+            label=lowest(["tool", *(hit.label for hit in hits)]),
         )

@@ -50,6 +50,8 @@ class Told:
 
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    label: Label = "tool"
+    """The lowest label among what it shows: recalled text is trusted no more than it was."""
     changes: tuple[BlockChange, ...] = ()
     paged_out: PageOutDone | None = None
 

@@ -12,22 +12,18 @@ from pagedaemon.clock import local_stamp, new_id, zone
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told
 from pagedaemon.memory.eviction import Group, evictable, groups
-from pagedaemon.messages import Label, Message, Role, checked_text
+from pagedaemon.messages import Label, Message, Role, checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import recall as queries
 from pagedaemon.store.recall import MessageFilter, MessageHit
 from pagedaemon.store.transaction import Transaction
 
+SHORT_NOTE = 200
+"""Characters a note may have, however little it stands for."""
+
 EXCERPT = 600
 """Characters of one hit that a search tool shows; `read_page` shows the rest."""
-
-LABELS: tuple[Label, ...] = ("owner", "user", "agent", "tool", "external")
-
-
-def lowest(labels: Sequence[Label]) -> Label:
-    """The least trusted of the labels: what is derived takes it, so none ever rises."""
-    return max(labels, key=LABELS.index, default="agent")
 
 
 @dataclass(frozen=True)
@@ -68,6 +64,7 @@ class SearchMessages(Immediate):
                 "total": total,
                 "next_page": self.page + 1 if offset + len(hits) < total else None,
             },
+            label=lowest(["tool", *(hit.message.label for hit in hits)]),
         )
 
 
@@ -175,6 +172,7 @@ class ReadPage(Immediate):
                 "pages": pages,
                 "text": text[start : start + acting.page_chars],
             },
+            label=lowest(["tool", message.label]),
         )
 
 
@@ -244,6 +242,9 @@ class PageOut(Immediate):
         ]
         if not leaving:
             raise InvalidInput(f"no message up to number {self.through} can leave the window")
+        replaced = sum(len(whole_text(message)) for group in leaving for message in group.messages)
+        if len(note) > max(replaced, SHORT_NOTE):
+            raise InvalidInput("the note is longer than the messages it would stand for")
         previous = next((message for message in window if message.kind == "summary"), None)
         text = note if previous is None else f"{previous.text}\n{note}"
         count = fold(

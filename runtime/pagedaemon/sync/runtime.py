@@ -15,8 +15,10 @@ from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.llm.protocol import ChatModel
 from pagedaemon.runtime import AsyncRuntime, AsyncSpace
+from pagedaemon.sync.blocks import SpaceBlocks
+from pagedaemon.sync.delegate import Handle, blocking
 from pagedaemon.sync.door import CLOSED, Door
-from pagedaemon.sync.handles import Agent, Agents, Conversation, Handle, SpaceBlocks, blocking
+from pagedaemon.sync.handles import Agent, Agents, Conversation
 from pagedaemon.tools.tool import Tool
 
 

@@ -15,7 +15,7 @@ from pagedaemon.clock import new_id
 from pagedaemon.llm.protocol import RawCall, Reply
 from pagedaemon.memory.effects import Effect
 from pagedaemon.memory.recall import whole_of
-from pagedaemon.messages import Call, HeartbeatReason, Message, Usage
+from pagedaemon.messages import Call, HeartbeatReason, Label, Message, Usage
 from pagedaemon.store.journal import Plan, PlannedCall
 from pagedaemon.tools.arguments import storable
 from pagedaemon.tools.memory_tools import SPEAK
@@ -258,12 +258,17 @@ def result_message(
     turn_id: str,
     step_id: str,
     now: datetime,
+    recalled: Label | None,
 ) -> Message:
-    """What a call returned, as the model reads it: whole, or a digest with pages."""
+    """What a call returned, as the model reads it: whole, or a digest with pages.
+
+    Args:
+        recalled: the lowest label of what a memory tool shows; None for other tools.
+    """
     assert call.result is not None, "a finished step has a result for every call"
     builtin = tool is not None and tool.effect == "internal"
     cap = None if tool is None or builtin else tool.max_result_chars
-    external = tool is not None and tool.returns == "external"
+    own: Label = "external" if tool is not None and tool.returns == "external" else "tool"
     return Message(
         id=new_id("message"),
         seq=seq,
@@ -274,7 +279,7 @@ def result_message(
         call_id=call.wire_id,
         tool=call.tool,
         digest=body.digest(call.result, "result", f"#{seq}", cap=cap),
-        label="external" if external else "tool",
+        label=recalled or own,
         turn_id=turn_id,
         step_id=step_id,
         data={"builtin": True} if builtin else {},

@@ -15,7 +15,7 @@ from pagedaemon.continuation import Continue, Observed, Outcome, decide
 from pagedaemon.errors import EditRefused, InvalidInput, NotFound
 from pagedaemon.events import BlockChange, CallRecord, PagedOut, StepRecord, Turn
 from pagedaemon.memory.effects import Acting, Told
-from pagedaemon.messages import Message, StopReason, Usage
+from pagedaemon.messages import Label, Message, StopReason, Usage
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
@@ -74,6 +74,8 @@ class _Applied:
     changes: list[BlockChange] = field(default_factory=list)
     paged_out: int = 0
     folds: int = 0
+    labels: dict[str, Label] = field(default_factory=dict)
+    """Of what memory tools showed, by the call's id."""
 
 
 def finish(
@@ -107,7 +109,7 @@ def finish(
     if applied.paged_out:
         queue = rows.window(tx, turn.conversation_id)
         last_seq, folds = last_seq + applied.folds, folds + applied.folds
-    new = _messages(draft, applied.calls, said, body, last_seq, turn.id, now)
+    new = _messages(draft, applied, said, body, last_seq, turn.id, now)
     blocks = _with_changes(turn.blocks, applied.changes)
     load = body.weigh(blocks, [*queue, *new])
     over = load.over(body.agent.settings.paging.warn)
@@ -194,6 +196,7 @@ def _came_to(
         text = body.prompts.render("results/refused", message=str(refusal))
         return call.came_to(CallOutcome("failed", text))
     _note(told_by_effect, acting, applied)
+    applied.labels[call.row.id] = told_by_effect.label
     text = body.prompts.render(told_by_effect.template, **told_by_effect.values)
     return call.came_to(CallOutcome("ok", text))
 
@@ -250,7 +253,7 @@ def _record(turn: OpenTurn, draft: Draft, applied: _Applied, said: tuple[str, ..
 
 def _messages(
     draft: Draft,
-    calls: Sequence[PlannedCall],
+    applied: _Applied,
     said: tuple[str, ...],
     body: Body,
     last_seq: int,
@@ -273,8 +276,9 @@ def _messages(
             turn_id,
             draft.plan.step_id,
             now,
+            applied.labels.get(call.id),
         )
-        for number, call in enumerate(calls)
+        for number, call in enumerate(applied.calls)
     ]
     return [reply, *results]
 

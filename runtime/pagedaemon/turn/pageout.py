@@ -10,8 +10,8 @@ from pagedaemon.context.window import Load
 from pagedaemon.errors import ContextOverflow
 from pagedaemon.events import Event, PagedOut
 from pagedaemon.memory.eviction import Group, evictable, groups, oldest_to_leave
-from pagedaemon.memory.recall import fold, lowest
-from pagedaemon.messages import Message
+from pagedaemon.memory.recall import fold
+from pagedaemon.messages import Message, lowest
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal
@@ -109,8 +109,8 @@ def _aim(turn: OpenTurn, load: Load, share: float) -> int:
     """Tokens a page-out aims at: that share of the budget, where it can be reached.
 
     Instructions, tools and core memory stay, and may be more than that in a small window. Then the
-    queue keeps half of what they leave it below the line where it is paged out again: emptied to the
-    last message each time, it would be paged out each turn.
+    queue keeps half of what they leave it below the line where it is paged out again: emptied to
+    the last message each time, it would be paged out each turn.
     """
     fixed = load.tokens - _weight(turn, groups(turn.queue))
     line = int(turn.body.agent.settings.paging.evict * load.budget)
