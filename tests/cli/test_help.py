@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -11,6 +11,8 @@ from click.testing import Result
 
 from pagedaemon import __version__
 from pagedaemon.cli.commands import commands
+
+Run = Callable[..., Result]
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 
@@ -32,9 +34,8 @@ def snapshot(path: tuple[str, ...]) -> Path:
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_help_of_each_command_is_as_it_was(path: tuple[str, ...], run: object) -> None:
-    assert callable(run)
-    shown: Result = run(*path, "--help")
+def test_help_of_each_command_is_as_it_was(path: tuple[str, ...], run: Run) -> None:
+    shown = run(*path, "--help")
     assert shown.exit_code == 0
     assert shown.stdout == snapshot(path).read_text(encoding="utf-8")
 
@@ -43,6 +44,5 @@ def test_every_snapshot_belongs_to_a_command() -> None:
     assert {snapshot(path) for path in ALL} == set(SNAPSHOTS.iterdir())
 
 
-def test_the_version_is_that_of_the_package(run: object) -> None:
-    assert callable(run)
+def test_the_version_is_that_of_the_package(run: Run) -> None:
     assert __version__ in run("--version").stdout

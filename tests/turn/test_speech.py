@@ -93,8 +93,8 @@ def test_two_interleaved_calls_are_told_apart() -> None:
         CallPart(1, "", two[14:]),
     ]
     events = [event for event in heard(MEMGPT, parts) if isinstance(event, ReplyDelta)]
-    assert [event.text for event in events] == ["On", "T", "e", "wo"]
-    assert [event.offset for event in events] == [0, 2, 3, 4]
+    assert [event.text for event in events] == ["On", "\n\nT", "e", "wo"]
+    assert [event.offset for event in events] == [0, 2, 5, 6]
 
 
 def test_name_that_comes_after_its_arguments_is_heard_then() -> None:
@@ -162,3 +162,13 @@ def test_restart_takes_everything_back() -> None:
 def test_restart_forgets_plain_text_that_was_not_told_yet() -> None:
     parts: list[Part] = [TextPart("old"), Restart("again"), TextPart("new"), Reply(content="new")]
     assert spoken(heard(MEMGPT, parts)) == "new"
+
+
+def test_two_messages_of_one_reply_are_told_apart_as_the_turn_joins_them() -> None:
+    parts = [
+        *cut_up(0, "send_message", json.dumps({"inner_thoughts": "a", "message": "One."}), [9]),
+        *cut_up(1, "send_message", json.dumps({"inner_thoughts": "b", "message": "Two."}), [9]),
+    ]
+    events = heard(MEMGPT, parts)
+    assert spoken(events) == "One.\n\nTwo."
+    assert thought(events) == "a\nb"

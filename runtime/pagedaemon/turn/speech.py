@@ -83,7 +83,11 @@ class Speech:
         if not isinstance(value, str) or len(value) <= len(told) or not value.startswith(told):
             return []
         self._told[index, key] = value
-        return self._said(value[len(told) :], spoken=spoken)
+        more = value[len(told) :]
+        if not told and (self._reply if spoken else self._thoughts):
+            # As `Turn.reply` and `StepRecord.thoughts` put several together.
+            more = ("\n\n" if spoken else "\n") + more
+        return self._said(more, spoken=spoken)
 
     def _said(self, text: str, *, spoken: bool) -> list[Event]:
         if not text:
