@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,13 @@ def network() -> Iterator[list[Attempt]]:
     """Refuses the network for the whole session; the attempts of all tests so far."""
     with network_guard() as attempts:
         yield attempts
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_are_heard() -> None:
+    """A shell starts what runs in the background with Ctrl-C ignored, and children inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

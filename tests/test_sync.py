@@ -506,3 +506,45 @@ class TestClosing:
         child, parent = ended.stdout.splitlines()
         assert child.startswith("child: this runtime belongs to the process")
         assert parent == "parent: []"
+
+    def test_whoever_waits_when_the_loop_is_ended_is_told_and_so_is_who_comes_after(
+        self, tmp_path: Path
+    ) -> None:
+        script = """
+            import asyncio, sys, threading
+            from pagedaemon import Runtime
+            from pagedaemon.errors import Closed
+            from pagedaemon.testing import ScriptedModel
+
+            threading.excepthook = lambda args: None
+            asked = threading.Event()
+
+            async def never(request):
+                asked.set()
+                await asyncio.sleep(3600)
+
+            runtime = Runtime(sys.argv[1], model="m", models={"m": ScriptedModel(never)})
+            agent = runtime.agents.ensure("ada")
+
+            def wait(text):
+                try:
+                    agent.send(text)
+                except Closed as error:
+                    print(text, error, flush=True)
+
+            waiting = threading.Thread(target=wait, args=["waits:"], daemon=True)
+            waiting.start()
+            asked.wait(10)
+            door = runtime.agents._door
+            door._loop.call_soon_threadsafe(door._loop.stop)
+            waiting.join(10)
+            wait("comes:")
+            runtime.close()
+            print("closed")
+        """
+        ended = run(script, str(tmp_path))
+        assert ended.returncode == 0
+        waits, comes, closed = ended.stdout.splitlines()
+        assert waits.startswith("waits: this runtime's event loop was ended")
+        assert comes.startswith("comes: this runtime's event loop was ended")
+        assert closed == "closed"

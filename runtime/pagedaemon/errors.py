@@ -18,7 +18,8 @@ again).
     ├── ContextOverflow         what must be in the request does not fit the model's window
     ├── ModelError              the model gave no usable reply
     │   ├── ModelUnavailable    timeouts, 5xx, connection lost: retried, with a cap
-    │   │   └── RateLimited     429: retried after the time the provider names
+    │   │   ├── RateLimited     429: retried after the time the provider names
+    │   │   └── ModelTimedOut   no whole answer in time, as where the request is very long
     │   ├── RequestRejected     400: never retried
     │   │   └── ContextTooLong  the provider counted more tokens than its window holds
     │   ├── AuthenticationFailed 401, 403: never retried
@@ -160,6 +161,11 @@ class RateLimited(ModelUnavailable):
         self.retry_after = retry_after
 
 
+class ModelTimedOut(ModelUnavailable):
+    """No whole answer in the time allowed, after the allowed retries. A very long request is one
+    reason: then the window is emptied once, and the model asked again."""
+
+
 class RequestRejected(ModelError):
     """The provider refused the request as such (400, 404, 422)."""
 
@@ -181,7 +187,23 @@ class BadReply(ModelError):
 
 
 class StoreError(PagedaemonError):
-    """The store could not do what was asked. Nothing of the transaction remains."""
+    """The store could not do what was asked. Nothing of the transaction remains.
+
+    Attributes:
+        accepted: the turn whose message had been stored before. It is answered as soon as the store
+            works again: sending it once more would double it. None where nothing was accepted.
+    """
+
+    accepted: str | None = None
+
+    def __str__(self) -> str:
+        told = super().__str__()
+        if self.accepted is None:
+            return told
+        return (
+            f"{told} The message was stored before that ({self.accepted}) and is answered when the "
+            "store works again: do not send it once more."
+        )
 
 
 class StorageFull(StoreError):

@@ -93,6 +93,11 @@ class AsyncRuntime:
             raise ConfigError(
                 f"{store!s} is no folder: this release keeps its store in one folder of its own"
             )
+        if not isinstance(model, Model | str | None):
+            raise ConfigError(
+                f"model is a name or a Model, not {type(model).__name__}: give an object of yours "
+                'a name, Runtime(model="mine", models={"mine": it})'
+            )
         self._folder = Path(store)
         self._model = Model(model) if isinstance(model, str) else model
         self._connections = Connections(models or {})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pagedaemon import AsyncRuntime, Block, Model, tool
-from pagedaemon.errors import ContextOverflow, ContextTooLong, ModelUnavailable
+from pagedaemon.errors import ContextOverflow, ContextTooLong, ModelTimedOut
 from pagedaemon.events import PagedOut
 from pagedaemon.llm.protocol import Request
 from pagedaemon.llm.tokens import PER_REQUEST, TokenCounter
@@ -70,7 +70,7 @@ async def test_a_request_so_long_that_it_times_out_is_shortened_once_and_answere
 
     def answer(request: Request) -> Answer:
         if estimated_tokens(request) > slow_above:
-            return ModelUnavailable("timed out")
+            return ModelTimedOut("no whole answer in 60 s")
         return say(f"Yes: {view(request).last_user[:20]}")
 
     model = ScriptedModel(brain(answer))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from pagedaemon import AsyncRuntime, Runtime, tool
+from pagedaemon import AsyncRuntime, Runtime, ToolContext, tool
 from pagedaemon.errors import Closed
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.llm.protocol import Reply, Request
@@ -569,3 +569,25 @@ class TestFrozenClock:
             assert [hit.text for hit in found.hits] == ["look at four"]
             turns = [turn.steps[-1].replies for turn in await main.turns()]
             assert turns == [(f"it is {word}",) for word in ("four", "three", "two", "one")]
+
+
+@pytest.mark.parametrize("asked", ["send", "reset"])
+async def test_a_tool_that_waits_for_its_own_turn_is_told_so_at_once(
+    tmp_path: Path, asked: str
+) -> None:
+    @tool
+    async def ask_myself(context: ToolContext) -> str:
+        """Asks its own conversation."""
+        if asked == "send":
+            await context.agent.send("Are you there?")
+        else:
+            await context.conversation.reset()
+        return "done"
+
+    model = ScriptedModel([call("ask_myself", heartbeat=True), say("No.")])
+    async with AsyncRuntime(tmp_path, model="m", models={"m": model}) as runtime:
+        agent = await runtime.agents.ensure("ada", tools=[ask_myself])
+        turn = await agent.send("Ask yourself.")
+    assert turn.steps[0].calls[0].status == "failed"
+    assert "part of" in turn.steps[0].calls[0].result
+    assert turn.reply == "No."

@@ -642,8 +642,9 @@ class TestFullDisk:
             free = await store.write(lambda tx: _pages(tx.scalar, "PRAGMA freelist_count"))
             assert free < 20
             await store.write(lambda tx: _pages(tx.scalar, f"PRAGMA max_page_count = {pages + 20}"))
-            with pytest.raises(StorageFull):
+            with pytest.raises(StorageFull, match="do not send it once more") as full:
                 await ada.send("keep this")
+            assert full.value.accepted is not None
             assert await users(ada) == ["keep this"]
             assert await ada.archive.count() == 0
             assert rows(tmp_path, "SELECT count(*) FROM steps") == [(0,)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pagedaemon import AsyncRuntime, Block, Model, tool
-from pagedaemon.config import Paging
+from pagedaemon.config import Limits, Paging
 from pagedaemon.errors import RequestRejected
 from pagedaemon.events import Event, HeartbeatEvent, PagedOut, TurnEnded
 from pagedaemon.handles.agents import AsyncAgent
@@ -452,24 +452,37 @@ async def test_a_window_that_its_fixed_part_nearly_fills_does_not_page_out_at_ea
     )
 
 
-async def test_several_results_that_overflow_together_are_paged_out_and_the_turn_goes_on(
-    tmp_path: Path,
+@tool(effect="read", max_result_chars=100_000)
+def numbered(number: int, size: int) -> str:
+    """A report with a number.
+
+    Args:
+        number: its number.
+        size: words.
+    """
+    return f"Report {number}: " + "boat " * size
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 1_100), (4, 1_100), (8, 400), (20, 150)])
+async def test_results_that_overflow_together_share_the_room_and_each_is_shown_once(
+    tmp_path: Path, count: int, size: int
 ) -> None:
     def answer(seen: RequestView, request: Request) -> Answer:
-        if "[summary of" in str(request.messages[1]["content"]):
-            return say("Three reports, too long to keep in view.")
-        one = call("report", size=1_100, heartbeat=True)
-        return both(one, one, one)
+        shown = re.findall(r"Report (\d+):", str(seen.results.get("numbered", ())))
+        missing = [number for number in range(count) if str(number) not in shown]
+        if not seen.last_user.startswith("Get") or not missing:
+            return say("All read." if not missing else "Noted.")
+        return both(*(call("numbered", number=n, size=size, heartbeat=True) for n in missing))
 
     model = ScriptedModel(brain(answer), usage=None)
     async with opened(tmp_path, model) as runtime:
-        agent = await runtime.agents.ensure("ada", instructions=SHORT, tools=[report])
-        events = [event async for event in agent.stream("Get three reports.")]
-    turn = next(event.turn for event in events if isinstance(event, TurnEnded))
-    assert has(PagedOut)(events)
-    assert turn.steps[-1].heartbeat == "pressure"
-    assert "Three reports, too long to keep in view." in turn.replies
-    assert "Get three reports." in str(model.requests[-1].messages)
+        agent = await runtime.agents.ensure("ada", instructions=SHORT, tools=[numbered])
+        for number in range(12):
+            await agent.send(chat(number))
+        turn = await agent.send("Get the reports.")
+    assert sum(len(step.calls) for step in turn.steps if "All read." not in step.replies) == count
+    assert "All read." in turn.replies
+    assert turn.stop_reason == "end_turn"
 
 
 async def test_a_page_out_in_a_turn_is_paid_for_in_its_usage(tmp_path: Path) -> None:
@@ -481,3 +494,158 @@ async def test_a_page_out_in_a_turn_is_paid_for_in_its_usage(tmp_path: Path) -> 
     turn = next(event.turn for event in events if isinstance(event, TurnEnded))
     assert turn.usage.calls == len(turn.steps) + 1
     assert total.calls == len(model.requests)
+
+
+async def test_a_window_that_stays_full_after_a_page_out_alerts_once_in_a_turn_and_in_later_ones(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel(brain(lambda seen, request: say("Noted.")), usage=None)
+    manual = Block(label="manual", value="valve " * 2_700, limit=20_000)
+    pressed: list[int] = []
+    async with opened(tmp_path, model) as runtime:
+        agent = await runtime.agents.ensure("ada", instructions=SHORT, blocks=[manual])
+        outs = 0
+        for number in range(24):
+            asked = len(model.requests)
+            events = [event async for event in agent.stream(chat(number))]
+            outs += has(PagedOut)(events)
+            turn = next(event.turn for event in events if isinstance(event, TurnEnded))
+            assert len(turn.steps) <= 2
+            new = [request for request in model.requests[asked:] if request.purpose == "step"]
+            pressed += [number] if alerts(new[-1]) else []
+    assert outs > 1
+    # Each new window alerts the agent once more.
+    assert pressed[-1] > 12
+
+
+async def test_an_agent_that_was_alerted_in_a_turn_is_not_alerted_again_after_a_page_out(
+    tmp_path: Path,
+) -> None:
+    """The window stays above the line, and each step fills it up anew."""
+    model = ScriptedModel(
+        brain(lambda seen, request: call("report", size=150, heartbeat=True)), usage=None
+    )
+    manual = Block(label="manual", value="valve " * 2_700, limit=20_000)
+    async with opened(tmp_path, model) as runtime:
+        agent = await runtime.agents.ensure(
+            "ada", instructions=SHORT, blocks=[manual], tools=[report], limits=Limits(steps=12)
+        )
+        events = [event async for event in agent.stream("Get reports.")]
+    reasons = [event.reason for event in events if isinstance(event, HeartbeatEvent)]
+    assert has(PagedOut)(events)
+    assert reasons.count("pressure") <= 1
+
+
+async def test_a_summary_takes_no_more_than_half_of_what_the_fixed_part_leaves(
+    tmp_path: Path,
+) -> None:
+    """Its share of the whole window would fill what room there is."""
+    asked: list[Request] = []
+
+    def script(request: Request) -> Answer:
+        if request.purpose == "summary":
+            asked.append(request)
+            return text("They talked.")
+        return say("Noted.")
+
+    model = ScriptedModel(script, usage=None)
+    manual = Block(label="manual", value="valve " * 2_700, limit=20_000)
+    async with opened(tmp_path, model) as runtime:
+        agent = await runtime.agents.ensure("ada", instructions=SHORT, blocks=[manual])
+        fixed = (await agent.context()).tokens
+        await until(agent, has(PagedOut))
+    # Two words for three tokens, and at most half of what is free.
+    words = int(re.findall(r"(\d+) words", str(asked[0].messages[-1]["content"]))[-1])
+    assert words <= max(27, (BUDGET - fixed) // 3)
+
+
+def pins(seen: RequestView, request: Request) -> Answer:
+    """Pins each message that asks for it."""
+    numbers = re.findall(r"\[status: message (\d+)", str(request.messages[-1]["content"]))
+    if request.messages[-1]["role"] == "user" and numbers and seen.last_user.startswith("PIN"):
+        return call("pin", message=f"#{numbers[-1]}", heartbeat=True)
+    return say("; ".join(seen.results.get("pin", ())) or "Noted.")
+
+
+async def test_no_more_is_pinned_than_leaves_room_to_talk(tmp_path: Path) -> None:
+    model = ScriptedModel(brain(pins), usage=None)
+    async with opened(tmp_path, model) as runtime:
+        agent = await runtime.agents.ensure("ada", instructions=SHORT)
+        told = [
+            (await agent.send(f"PIN rule {number}: " + "boat " * 200)).replies[-1]
+            for number in range(8)
+        ]
+        turn = await agent.send("Hello.")
+        conversation = await agent.conversations.get()
+        window = await agent._scheduler.store.read(lambda tx: rows.window(tx, conversation.id))
+    assert "is pinned" in told[0]
+    assert "unpin another first" in told[-1]
+    assert sum(len(message.text) for message in window if message.pinned) < BUDGET
+    assert set(turn.replies) == {"Noted."}
+
+
+async def test_pinned_messages_go_too_where_a_smaller_window_could_not_hold_them(
+    tmp_path: Path,
+) -> None:
+    """Oldest first, and only as many as must: a conversation is never stuck."""
+    model = ScriptedModel(brain(pins), usage=None)
+    large = Model("script", context_window=40_000, max_output_tokens=256)
+    async with AsyncRuntime(tmp_path, model=large, models={"script": model}) as runtime:
+        agent = await runtime.agents.ensure("ada", instructions=SHORT)
+        for number in range(8):
+            await agent.send(f"PIN rule {number}: " + "boat " * 700)
+    async with opened(tmp_path, model) as runtime:
+        agent = await runtime.agents.ensure("ada", instructions=SHORT)
+        turn = await agent.send("Hello.")
+    shown = str(model.requests[-1].messages)
+    assert turn.stop_reason == "end_turn"
+    assert "PIN rule 0" not in shown
+    assert "PIN rule 7" in shown
+
+
+async def test_a_correction_that_is_wrong_keeps_no_request_from_being_sent_and_is_unlearnt(
+    tmp_path: Path,
+) -> None:
+    """The instructions alone, times the factor, are more than the budget."""
+    model = ScriptedModel(brain(lambda seen, request: say("Noted.")))
+    async with opened(tmp_path, model) as runtime:
+        agent = await runtime.agents.ensure("ada", instructions=SHORT)
+        await agent.send(chat(0))
+        loop = agent._scheduler._loop
+        for _ in range(20):
+            loop.correction = loop.correction.learn("script", 40_000, 10_000)
+        agent._scheduler.bodies._windows.clear()
+        wrong = loop.correction.factor("script")
+        assert wrong * (await agent.context()).tokens > BUDGET
+        turns = [await agent.send(chat(number)) for number in range(1, 5)]
+        right = loop.correction.factor("script")
+    assert {turn.stop_reason for turn in turns} == {"end_turn"}
+    assert right < wrong
+    assert view(model.requests[-1]).last_user == chat(4)
+
+
+@pytest.mark.parametrize(("words", "window"), [(3_200, WINDOW), (100, WINDOW), (3_200, 20_000)])
+async def test_an_agent_whose_own_texts_fill_a_small_window_is_warned_of_before_anything_is_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, words: int, window: int
+) -> None:
+    small = Model("script", context_window=window, max_output_tokens=256)
+    tight = words > 1_000 and window == WINDOW
+
+    def warnings() -> list[str]:
+        found = [m for m in caplog.messages if "instructions, tools and blocks take" in m]
+        caplog.clear()
+        return found
+
+    manual = Block(label="manual", value="valve " * words, limit=20_000)
+    model = ScriptedModel(brain(lambda seen, request: say("Noted.")))
+    async with AsyncRuntime(tmp_path, model=small, models={"script": model}) as runtime:
+        agent = await runtime.agents.create("ada", instructions=SHORT, blocks=[manual])
+        created = warnings()
+        await runtime.agents.ensure("ada", instructions=SHORT)
+        ensured = warnings()
+        await agent.update(instructions="You are very brief.")
+        updated = warnings()
+    for found in (created, ensured, updated):
+        assert len(found) == tight
+        assert all(f"of the {BUDGET} tokens" in text for text in found)
+        assert all("max_output_tokens (256)" in text for text in found)

@@ -483,3 +483,18 @@ def test_a_whole_reply_can_be_played_in_parts() -> None:
         CallPart(0, "look", '{"q":1}'),
         reply,
     ]
+
+
+@pytest.mark.parametrize("count", [2**63, 2**70, 10**12 + 1, -1, 1.5, "7"])
+def test_a_count_that_no_request_has_is_no_report(count: object) -> None:
+    usage = {"prompt_tokens": count, "completion_tokens": 3}
+    choice = {"message": {"content": "Hi"}, "finish_reason": "stop"}
+    assert read({"choices": [choice], "usage": usage}).usage == Usage(1, 0, 3)
+
+
+def test_halves_of_a_character_in_an_opaque_field_are_joined() -> None:
+    assembly = Assembly()
+    for half in ("a\ud83d", "\ude00b"):
+        assembly.add({"choices": [{"delta": {"sig": half, "deep": {"sig": half}}}]})
+    assembly.add({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    assert assembly.reply().opaque == {"sig": "a😀b", "deep": {"sig": "a😀b"}}

@@ -16,6 +16,7 @@ from pagedaemon.errors import (
     ConfigError,
     ContextTooLong,
     ModelError,
+    ModelTimedOut,
     ModelUnavailable,
     QuotaExceeded,
     RateLimited,
@@ -305,7 +306,7 @@ FAILURES: list[tuple[int, dict[str, str], type[ModelError]]] = [
     (402, {"message": "Pay."}, QuotaExceeded),
     (403, {"message": "Not you."}, AuthenticationFailed),
     (404, {"message": "No such model."}, RequestRejected),
-    (408, {"message": "Slow."}, ModelUnavailable),
+    (408, {"message": "Slow."}, ModelTimedOut),
     (409, {"message": "Conflict."}, ModelUnavailable),
     (422, {"message": "Bad shape."}, RequestRejected),
     (429, {"message": "Busy."}, RateLimited),
@@ -405,7 +406,7 @@ async def test_a_stream_that_is_called_done_without_a_finish_can_be_asked_again(
         await listen(connect())
 
 
-@pytest.mark.parametrize("body", ["not JSON", "{", "[1]", '"text"', "{}", '{"choices": []}', ""])
+@pytest.mark.parametrize("body", ["not JSON", "[1]", '"text"', "{}", '{"choices": []}', ""])
 @pytest.mark.parametrize("kind", ["application/json", "text/html"])
 async def test_a_body_that_is_no_answer_is_a_bad_reply(
     endpoint: Endpoint, connect: Callable[..., OpenAIModel], body: str, kind: str
@@ -415,11 +416,34 @@ async def test_a_body_that_is_no_answer_is_a_bad_reply(
         await connect().complete(REQUEST)
 
 
-@pytest.mark.parametrize("data", [b"data: {no\n\n", b"data: [1]\n\n", b'data: {"a": "\xff"}\n\n'])
-async def test_an_event_that_is_no_chunk_is_a_bad_reply(
+@pytest.mark.parametrize("body", ["{", '{"choices": [{"mess', "[{"])
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_body_cut_short_can_be_asked_again(
+    endpoint: Endpoint,
+    connect: Callable[..., OpenAIModel],
+    body: str,
+    kind: str,
+    streamed: bool,
+) -> None:
+    endpoint.will(endpoint.plain(body.encode(), kind))
+    with pytest.raises(ModelUnavailable):
+        await (listen(connect()) if streamed else connect().complete(REQUEST))
+
+
+@pytest.mark.parametrize("data", [b"data: {no\n\n", b"data: no\n\n", b'data: {"a": "\xff"}\n\n'])
+async def test_an_event_that_cannot_be_read_can_be_asked_again(
     endpoint: Endpoint, connect: Callable[..., OpenAIModel], data: bytes
 ) -> None:
     endpoint.will(endpoint.plain(data, "text/event-stream"))
+    with pytest.raises(ModelUnavailable):
+        await listen(connect())
+
+
+async def test_an_event_that_is_no_chunk_is_a_bad_reply(
+    endpoint: Endpoint, connect: Callable[..., OpenAIModel]
+) -> None:
+    endpoint.will(endpoint.plain(b"data: [1]\n\n", "text/event-stream"))
     with pytest.raises(BadReply):
         await listen(connect())
 
@@ -449,7 +473,7 @@ async def test_the_time_limit_holds_for_the_whole_call_though_bytes_keep_coming(
 ) -> None:
     endpoint.answer_stream(*[delta(content="x")] * 100, pause=0.05)
     for ask in BOTH_WAYS:
-        with pytest.raises(ModelUnavailable, match=r"0\.2 s"):
+        with pytest.raises(ModelTimedOut, match=r"0\.2 s"):
             await ask(connect(timeout=0.2))
 
 

@@ -507,15 +507,30 @@ async def test_cancelling_the_caller_cancels_the_function_and_passes_through() -
     assert ended.is_set()
 
 
-async def test_a_cancellation_of_the_functions_own_passes_through() -> None:
-    with pytest.raises(asyncio.CancelledError):
-        await ran(raising(asyncio.CancelledError())[1])
-
-
 @pytest.mark.parametrize("which", [0, 1], ids=["sync", "async"])
-def test_an_interrupt_passes_through(which: int) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(ran(raising(KeyboardInterrupt())[which]))
+@pytest.mark.parametrize(
+    "error",
+    [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(3), GeneratorExit()],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_would_end_the_program_is_a_result_where_a_function_raises_it(
+    which: int, error: BaseException
+) -> None:
+    outcome = await ran(raising(error)[which])
+    assert outcome.status == "failed"
+    assert type(error).__name__ in outcome.text
+
+
+async def test_a_function_that_cancels_itself_has_failed() -> None:
+    async def quits() -> None:
+        """Cancels the task it runs in."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    outcome = await ran(quits)
+    assert (outcome.status, "CancelledError" in outcome.text) == ("failed", True)
 
 
 def test_a_thread_that_outlives_its_event_loop_is_logged(

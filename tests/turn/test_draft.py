@@ -32,6 +32,7 @@ from pagedaemon.turn.draft import (
     result_message,
     spoken,
     take_up,
+    take_up_plainly,
     thoughts,
 )
 
@@ -245,3 +246,36 @@ def test_results_carry_the_trust_of_their_tool() -> None:
     assert [bool(message.data) for message in messages] == [False, False, True, False]
     assert [message.digest is None for message in messages] == [False, True, True, True]
     assert [message.call_id for message in messages] == [made.row.wire_id for made in draft.calls]
+
+
+@pytest.mark.parametrize(
+    ("opaque", "kept"),
+    [
+        ({"sig": "\ud83d\ude00 \ud800 \x00"}, {"sig": "😀 \ufffd \ufffd"}),
+        ({"sig": [float("inf"), {"a": b"x", "b": None}]}, {"sig": [None, {"b": None}]}),
+        ({"role": "system", "content": "x", "tool_calls": [], "sig": 1}, {"sig": 1}),
+        ({"call_extras": [{"sig": 1}]}, {"call_extras": [{"sig": 1}]}),
+        ({"call_extras": [{"sig": 1}, {}]}, {}),
+        ({"call_extras": []}, {}),
+        ({"call_extras": ["sig"]}, {}),
+    ],
+)
+def test_of_opaque_fields_is_kept_what_can_be_stored_and_sent(
+    opaque: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    draft = read(replace(say("Hi"), opaque=opaque))
+    assert draft.reply.opaque == kept
+    assert draft.plan.reply["opaque"] == kept
+
+
+def test_a_plan_taken_up_plainly_has_a_result_for_every_call_and_runs_none() -> None:
+    reply = both(call("mail", to="a"), call("mail", to="b"), call("mail", to="c"))
+    plan = read(replace(reply, opaque={"sig": 1})).plan
+    done = replace(plan.calls[0], status="ok", result="sent to a")
+    begun = replace(plan.calls[1], status="started")
+    draft = take_up_plainly(body(), replace(plan, calls=(done, begun, plan.calls[2])))
+    assert [made.row.status for made in draft.calls] == ["ok", "unknown", "failed"]
+    assert draft.calls[0].row.result == "sent to a"
+    assert all(made.row.result for made in draft.calls)
+    assert not draft.has_outside
+    assert not draft.reply.opaque

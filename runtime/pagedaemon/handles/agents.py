@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -26,6 +27,14 @@ from pagedaemon.store.conversations import ConversationRow
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.tools.memory_tools import memory_tools
 from pagedaemon.tools.tool import Tool
+
+logger = logging.getLogger("pagedaemon")
+
+SMALL_WINDOW = 16_384
+"""Tokens of a window up to which it is checked that an agent fits it."""
+
+TIGHT = 0.85
+"""Share of the budget above which what is in every request leaves too little room to talk."""
 
 GivenBlocks: TypeAlias = Sequence[Block | AsyncBlock]
 
@@ -179,6 +188,7 @@ class AsyncAgents:
 
         main = await self._scheduler.store.write(work)
         self._scheduler.bodies.give(record.id, given, tools)
+        await _warn_where_tight(self._scheduler, record)
         return AsyncAgent(self._scheduler, record, main)
 
     async def ensure(
@@ -219,6 +229,7 @@ class AsyncAgents:
 
         current, main = await self._scheduler.store.write(work)
         self._scheduler.bodies.give(current.id, given, tools)
+        await _warn_where_tight(self._scheduler, current)
         return AsyncAgent(self._scheduler, current, main)
 
     async def get(self, name: str) -> AsyncAgent:
@@ -300,7 +311,7 @@ def live_handles(
 ) -> tuple[AsyncAgent, AsyncConversation]:
     """The handles of a turn that is running, made without asking the store."""
     row = ConversationRow(conversation_id, record.id, MAIN, record.created_at, 0)
-    conversation = AsyncConversation(scheduler, row)
+    conversation = AsyncConversation(scheduler, row, in_turn=True)
     return AsyncAgent(scheduler, record, conversation), conversation
 
 
@@ -334,7 +345,32 @@ async def _change(
 
     record = await scheduler.store.write(work)
     scheduler.bodies.give(agent_id, given, tools or ())
+    await _warn_where_tight(scheduler, record)
     return record
+
+
+async def _warn_where_tight(scheduler: Scheduler, record: AgentRecord) -> None:
+    """Says so where an agent's own texts leave its model's window no room: otherwise one would
+    learn it only by sending. Only of small windows, and counted only where bytes do not tell."""
+    try:
+        if scheduler.bodies.model_of(record).window > SMALL_WINDOW:
+            return
+        body = scheduler.bodies.make(record)
+    except ConfigError:
+        return  # Without a model there is no window yet; sending says what is missing.
+    blocks = await scheduler.store.read(lambda tx: block_rows.of_agent(tx, record.id))
+    load = body.weigh(blocks, ())
+    if load.over(TIGHT):
+        logger.warning(
+            "agent %s: instructions, tools and blocks take %d of the %d tokens of a request "
+            "(%d%%): %s",
+            record.name,
+            load.tokens,
+            load.budget,
+            load.percent,
+            f"lower max_output_tokens ({body.model.max_output_tokens}), give a larger "
+            f"context_window ({body.model.window}), or fewer or shorter blocks and tools",
+        )
 
 
 def _delete(tx: Transaction, agent_id: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from pagedaemon.agent import checked_name
-from pagedaemon.errors import InvalidInput, NotFound
+from pagedaemon.errors import ConfigError, InvalidInput, NotFound
 from pagedaemon.events import ContextPart, ContextReport, Event, Turn
 from pagedaemon.messages import Message, checked_text
 from pagedaemon.scheduler import Running, Scheduler
@@ -29,9 +29,12 @@ class AsyncConversation:
     """One queue of messages with an agent. The agent's memory is shared by all of its
     conversations."""
 
-    def __init__(self, scheduler: Scheduler, row: ConversationRow) -> None:
+    def __init__(
+        self, scheduler: Scheduler, row: ConversationRow, *, in_turn: bool = False
+    ) -> None:
         self._scheduler = scheduler
         self._row = row
+        self._in_turn = in_turn
 
     def __repr__(self) -> str:
         return f"<conversation {self.name!r} {self.id}>"
@@ -68,7 +71,8 @@ class AsyncConversation:
             NoModel: the agent has no model; nothing was stored.
             ModelError: the model gave no usable reply; the message is kept.
             ContextOverflow: what must be in the request does not fit the model's window.
-            StoreError: the store failed.
+            StoreError: the store failed; its `accepted` says whether the message is stored.
+            ConfigError: a tool asks it of the conversation whose turn it is part of.
             Closed: the runtime was closed, or belongs to another event loop or process.
         """
         running = await self._accept(text, author)
@@ -92,12 +96,21 @@ class AsyncConversation:
             yield event
 
     async def _accept(self, text: str, author: str | None) -> Running:
+        self._require_outside()
         checked_text(text, "the message")
         if len(text) > LONGEST_MESSAGE:
             raise InvalidInput(f"a message has at most {LONGEST_MESSAGE} characters")
         if author is not None and len(checked_text(author, "the author")) > 200:
             raise InvalidInput("an author's name has at most 200 characters")
         return await self._scheduler.send(self.id, Wake(text, author=author))
+
+    def _require_outside(self) -> None:
+        """A tool that waited for the turn it is part of would wait for itself."""
+        if self._in_turn:
+            raise ConfigError(
+                "a tool cannot send to, reset or delete the conversation whose turn it is part "
+                "of: return a result, and the agent goes on with it"
+            )
 
     async def cancel(self) -> int:
         """Stops this conversation's turns that run or wait in this process. Returns how many.
@@ -154,9 +167,7 @@ class AsyncConversation:
 
         def work(tx: Transaction) -> list[Turn]:
             return [
-                journal.turn_record(tx, row)
-                for row in journal.turns_of(tx, self.id, limit=limit)
-                if row.status == "done"
+                journal.turn_record(tx, row) for row in journal.turns_of(tx, self.id, limit=limit)
             ]
 
         return await self._scheduler.store.read(work)
@@ -169,6 +180,7 @@ class AsyncConversation:
         Raises:
             NotFound: the conversation was deleted.
         """
+        self._require_outside()
         return await self._scheduler.when_idle(self.id, lambda tx: rows.reset(tx, self.id))
 
     async def delete(self) -> int:
@@ -186,6 +198,7 @@ class AsyncConversation:
             agent_rows.count_recall(tx, self.agent_id, -gone)
             return gone
 
+        self._require_outside()
         return await self._scheduler.when_idle(self.id, work)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast, get_args
 
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.memory import archival
@@ -112,7 +112,7 @@ class AsyncRecall:
         offset = _offset(page, page_size, start, end)
         given = MessageFilter(
             self._agent_id,
-            roles=tuple(roles),
+            roles=cast("tuple[Role, ...]", _several(roles, "roles", get_args(Role))),
             author=author,
             conversation_id=conversation_id,
             start=start,
@@ -165,7 +165,7 @@ class AsyncArchive:
         new = NewPassage(
             text,
             kind,
-            tuple(tags),
+            _several(tags, "tags"),
             importance,
             confidence,
             source_kind="api",
@@ -209,7 +209,12 @@ class AsyncArchive:
         """
         offset = _offset(page, page_size, start, end)
         given = PassageFilter(
-            self._agent_id, self._scheduler.clock.now(), tuple(tags), tuple(kinds), start, end
+            self._agent_id,
+            self._scheduler.clock.now(),
+            _several(tags, "tags"),
+            _several(kinds, "kinds", archival.KINDS),
+            start,
+            end,
         )
         hits, total = await self._scheduler.store.read(
             lambda tx: rows.search(tx, query, given, offset=offset, limit=page_size)
@@ -250,6 +255,21 @@ class AsyncArchive:
         """Records stored."""
         counts = await self._scheduler.store.read(lambda tx: agent_rows.counts(tx, self._agent_id))
         return counts[1]
+
+
+def _several(given: Sequence[str], what: str, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """The values of a filter, or tags.
+
+    Raises:
+        InvalidInput: one text where a list is meant, which would be read letter by letter; or a
+            value that can match nothing.
+    """
+    if isinstance(given, str):
+        raise InvalidInput(f"{what} is a list: write [{given!r}]")
+    odd = [value for value in given if known and value not in known]
+    if odd:
+        raise InvalidInput(f"{what} are among {', '.join(known)}, not {odd[0]!r}")
+    return tuple(given)
 
 
 def _offset(page: int, size: int, *instants: datetime | None) -> int:

@@ -43,6 +43,9 @@ _READ = frozenset(
 )
 """Fields of a message that are read here or of no use; all others are opaque."""
 
+MOST_TOKENS = 10**12
+"""Tokens above which a reported count is no report: no request has so many."""
+
 _CALL_READ = frozenset({"index", "id", "type", "function"})
 _FUNCTION_READ = frozenset({"name", "arguments"})
 
@@ -387,7 +390,7 @@ def _usage(data: object) -> Usage | None:
 
 def _number(data: object, key: str) -> int:
     value = data.get(key) if isinstance(data, Mapping) else None
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and 0 < value <= MOST_TOKENS else 0
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -406,12 +409,19 @@ def _grown(old: Any, new: Any, key: str) -> Any:
     if old is None or new is None:
         return old if new is None else new
     if isinstance(old, str) and isinstance(new, str):
-        return new if key in _CONSTANT else old + new
+        return new if key in _CONSTANT else _joined(old + new)
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return {**old, **{name: _grown(old.get(name), value, name) for name, value in new.items()}}
     if isinstance(old, list) and isinstance(new, list):
         return _grown_list(old, new)
     return new
+
+
+def _joined(text: str) -> str:
+    """The text with halves of one character, come in two deltas, as that character."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _grown_list(old: list[Any], new: list[Any]) -> list[Any]:

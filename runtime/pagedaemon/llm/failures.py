@@ -16,6 +16,7 @@ from pagedaemon.errors import (
     AuthenticationFailed,
     ContextTooLong,
     ModelError,
+    ModelTimedOut,
     ModelUnavailable,
     QuotaExceeded,
     RateLimited,
@@ -56,7 +57,10 @@ QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "bi
 _RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests"})
 _KEY_CODES = frozenset({"invalid_api_key", "authentication_error", "permission_error"})
 _REQUEST_CODES = frozenset({"invalid_request_error", "badrequesterror", "bad_request"})
-_LATER = frozenset({408, 409, 425})
+_TIMED_OUT = frozenset({408, 504, 524})
+"""The call took too long: for the server, for a gateway before it, for Cloudflare."""
+
+_LATER = frozenset({409, 425})
 """Below 500, and yet worth another try."""
 
 _LONGEST = 2_000
@@ -125,6 +129,8 @@ def failure(complaint: Complaint, where: str, retry_after: float | None = None) 
         return ContextTooLong(f"{text}. Set `context_window` to what the endpoint really offers")
     if status is None:
         return RequestRejected(text) if words & _REQUEST_CODES else ModelUnavailable(text)
+    if status in _TIMED_OUT:
+        return ModelTimedOut(text)
     if status >= 500 or status in _LATER:
         return ModelUnavailable(text)
     if status == 404:

@@ -25,6 +25,7 @@ from pagedaemon.errors import (
     BadReply,
     ConfigError,
     ModelError,
+    ModelTimedOut,
     ModelUnavailable,
     RequestRejected,
 )
@@ -86,8 +87,8 @@ class OpenAIModel:
         """The whole reply.
 
         Raises:
-            ModelUnavailable: timeout (`Model.timeout`, for the whole call), 5xx, 408, 409,
-                connection lost.
+            ModelUnavailable: 5xx, 409, connection lost, an answer that breaks off; `ModelTimedOut`
+                where that is the reason (`Model.timeout`, for the whole call; 408, 504).
             RateLimited: 429, with the seconds to wait where the provider names them.
             RequestRejected: 400, 404, 422 and other refusals; `ContextTooLong` where that is the
                 reason.
@@ -129,7 +130,7 @@ class OpenAIModel:
                 return
             assembly = Assembly()
             while True:
-                chunk, left = await self._within(left, anext(chunks, None))
+                chunk, left = await self._within(left, anext(chunks, None), piecewise=True)
                 if chunk is None:
                     break
                 for part in assembly.add(chunk):
@@ -161,9 +162,12 @@ class OpenAIModel:
         """The reply in an unstreamed answer, which some servers send as text and some errors as
         200."""
         if isinstance(data, str | bytes):
+            body = data
             try:
-                data = json.loads(data)
+                data = json.loads(body)
             except ValueError:
+                if _begun(body):
+                    raise ModelUnavailable(f"{self._where}: the answer breaks off") from None
                 raise BadReply(f"{self._where}: the answer is not JSON") from None
         if isinstance(data, dict) and data.get("error"):
             raise self._failure(Complaint.of(data))
@@ -207,21 +211,27 @@ class OpenAIModel:
             )
         return key
 
-    async def _within(self, left: float, waiting: Awaitable[T]) -> tuple[T, float]:
+    async def _within(
+        self, left: float, waiting: Awaitable[T], *, piecewise: bool = False
+    ) -> tuple[T, float]:
         """What is waited for, in that many seconds at most, and the seconds that remain."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        with self._typed_failures():
+        with self._typed_failures(piecewise=piecewise):
             async with asyncio.timeout(left):
                 result = await waiting
         return result, left - (loop.time() - began)
 
     @contextmanager
-    def _typed_failures(self) -> Iterator[None]:
+    def _typed_failures(self, *, piecewise: bool) -> Iterator[None]:
         """Raise what the client raises as this package's errors.
 
         The originals are not chained: they hold the whole request, and a provider may have quoted
         the key in them.
+
+        Args:
+            piecewise: the answer comes as events, of which one that is unreadable was garbled on
+                its way; a whole answer may never have been meant to be JSON.
         """
         import httpx2
         import openai
@@ -243,10 +253,13 @@ class OpenAIModel:
         except openai.APIError as error:
             raise self._failure(Complaint.of(error.body or error.message)) from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise BadReply(f"{self._where}: the answer cannot be read: {error}") from None
+            told = f"{self._where}: the answer cannot be read: {error}"
+            if isinstance(error, json.JSONDecodeError) and not piecewise and not _begun(error.doc):
+                raise BadReply(told) from None
+            raise ModelUnavailable(told) from None
 
-    def _timed_out(self) -> ModelUnavailable:
-        return ModelUnavailable(f"{self._where}: no whole answer in {self._model.timeout:g} s")
+    def _timed_out(self) -> ModelTimedOut:
+        return ModelTimedOut(f"{self._where}: no whole answer in {self._model.timeout:g} s")
 
     def _failure(self, complaint: Complaint, retry_after: float | None = None) -> ModelError:
         cleaned = Complaint(complaint.status, complaint.words, self._clean(complaint.message))
@@ -266,6 +279,13 @@ def _json(body: dict[str, Any]) -> bytes:
         return to_json(body)
     except PydanticSerializationError:
         raise RequestRejected("the request holds text that is not valid Unicode") from None
+
+
+def _begun(body: str | bytes) -> bool:
+    """Whether what is no JSON began as an object or a list: it was cut off or garbled on its way,
+    and may come whole another time."""
+    start = body.lstrip()[:1]
+    return start in ("{", "[") if isinstance(start, str) else start in (b"{", b"[")
 
 
 def _host(url: str) -> tuple[str, str]:

@@ -43,16 +43,20 @@ def groups(queue: Sequence[Message]) -> list[Group]:
     return [Group(tuple(members)) for members in found]
 
 
-def evictable(queue: Sequence[Message], keep: frozenset[str]) -> list[Group]:
+def evictable(
+    queue: Sequence[Message], keep: frozenset[str], *, pinned: bool = False
+) -> list[Group]:
     """The groups that may leave, oldest first.
 
     Args:
         keep: ids of messages that must stay, such as the open turn's user message.
+        pinned: whether pinned groups may leave too: a last resort.
     """
     return [
         group
         for group in groups(queue)
-        if not group.pinned and not any(message.id in keep for message in group.messages)
+        if (pinned or not group.pinned)
+        and not any(message.id in keep for message in group.messages)
     ]
 
 

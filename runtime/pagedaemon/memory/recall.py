@@ -22,6 +22,10 @@ from pagedaemon.store.transaction import Transaction
 SHORT_NOTE = 200
 """Characters a note may have, however little it stands for."""
 
+PINNED_PAGES = 8
+"""Pages that what is pinned in a conversation may have together: about a quarter of a small window,
+and less of a large one."""
+
 EXCERPT = 600
 """Characters of one hit that a search tool shows; `read_page` shows the rest."""
 
@@ -221,8 +225,31 @@ class Pin(Immediate):
             raise InvalidInput(
                 f"message {self.ref} is not in the window; conversation_search brings it back"
             )
+        if self.pinned:
+            _require_room(window, together, acting)
         rows.set_pinned(tx, [member.id for member in together.messages], self.pinned)
         return Told("results/pinned", {"ref": self.ref, "pinned": self.pinned})
+
+
+def _require_room(window: Sequence[Message], more: Group, acting: Acting) -> None:
+    """What is pinned never leaves the window, so it must not fill it.
+
+    Raises:
+        InvalidInput: with these messages too much would be pinned.
+    """
+    pinned = {message.id: message for message in window if message.pinned}
+    pinned.update({message.id: message for message in more.messages})
+    size, most = sum(map(_shown_chars, pinned.values())), PINNED_PAGES * acting.page_chars
+    if size > most:
+        raise InvalidInput(
+            f"pinned messages may have {most} characters together, and with this one they would "
+            f"have {size}: unpin another first, or save what matters in your memory"
+        )
+
+
+def _shown_chars(message: Message) -> int:
+    text = message.text if message.digest is None else message.digest
+    return len(text) + sum(len(call.arguments) for call in message.calls)
 
 
 @dataclass(frozen=True)

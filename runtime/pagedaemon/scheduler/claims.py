@@ -93,7 +93,7 @@ class Claims:
         plan = journal.open_plan(tx, row.id)
         hopeless = None
         if row.attempts >= (ATTEMPTS if plan is None else 2 * ATTEMPTS):
-            hopeless = f"begun {row.attempts} times, and each time its process went down"
+            hopeless = f"begun {row.attempts} times, and its process or its store failed each time"
         return Claimed(turn, plan, hopeless)
 
     def withdraw(self, tx: Transaction, turn_id: str) -> Turn | None:

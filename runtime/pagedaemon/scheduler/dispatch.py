@@ -222,6 +222,7 @@ class Scheduler:
         del self._running[running.turn_id]
         error = Closed("its event loop was ended") if task.cancelled() else task.exception()
         if isinstance(error, StoreError) and not isinstance(error, LeaseLost):
+            error.accepted = running.turn_id
             self._given_up.add(running.turn_id)
             asyncio.get_running_loop().call_later(RETRY, self._try_again, running)
         if error is not None and not running.heard:

@@ -706,10 +706,10 @@ def turn_record(tx: Transaction, row: TurnRow) -> Turn:
 
 
 def turns_of(tx: Transaction, conversation_id: str, *, limit: int) -> list[TurnRow]:
-    """The newest turns of a conversation, newest first."""
+    """The newest turns of a conversation that have ended, newest first."""
     rows = tx.all(
         select(*_TURN)
-        .where(turns.c.conversation_id == conversation_id)
+        .where(turns.c.conversation_id == conversation_id, turns.c.status == "done")
         .order_by(turns.c.seq.desc())
         .limit(limit)
     )

@@ -21,6 +21,7 @@ SLICE = 0.25
 """Seconds until a waiting thread looks whether it was interrupted."""
 
 CLOSED = "this runtime was closed: open a new one"
+GONE = "this runtime's event loop was ended: open a new one"
 
 
 class Door:
@@ -65,6 +66,8 @@ class Door:
             with self._lock:
                 if self._closed:
                     raise Closed(CLOSED)
+                if not self._thread.is_alive():
+                    raise Closed(GONE)
                 ended, cancel = self._begin(work)
         except (Closed, ConfigError):
             work.close()
@@ -83,7 +86,7 @@ class Door:
             # A forgotten generator ends here in whatever thread collects it: so it does not wait.
             if os.getpid() == self._process:
                 with self._lock:
-                    if not self._closed:
+                    if not self._closed and self._thread.is_alive():
                         self._begin(items.aclose())
 
     def close(self) -> None:
@@ -100,6 +103,8 @@ class Door:
             if self._closed:
                 return
             self._closed = True
+            if not self._thread.is_alive():
+                return
             ended, cancel = self._begin(self._runtime.close())
         try:
             self._result(ended, cancel)
@@ -127,25 +132,33 @@ class Door:
             task.add_done_callback(lambda task: _settle(ended, task))
 
         def cancel() -> None:
-            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            with suppress(RuntimeError):  # the loop was ended meanwhile: nothing runs any more
+                self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
 
-        self._loop.call_soon_threadsafe(begin)
+        try:
+            self._loop.call_soon_threadsafe(begin)
+        except RuntimeError:
+            work.close()
+            raise Closed(GONE) from None
         return ended, cancel
 
     def _result(self, ended: Future[T], cancel: Callable[[], None]) -> T:
         try:
-            _wait_for(ended)
+            _wait_for(ended, self._thread)
         finally:
-            if not ended.done():  # an interrupt, or what a signal's handler raised
+            # An interrupt, or what a signal's handler raised.
+            if not ended.done() and self._thread.is_alive():
                 cancel()
-                _wait_for(ended)
+                _wait_for(ended, self._thread)
         return ended.result()
 
 
-def _wait_for(ended: Future[T]) -> None:
+def _wait_for(ended: Future[T], thread: threading.Thread) -> None:
     # In slices: not every interrupt wakes a thread that waits (none does on Windows, nor where a
     # notebook or an editor sends it), and between two of them it is seen.
     while not ended.done():
+        if not thread.is_alive() and not ended.done():  # it may have settled it as it ended
+            raise Closed(GONE)
         with suppress(TimeoutError):
             ended.exception(SLICE)
 

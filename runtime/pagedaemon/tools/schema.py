@@ -306,21 +306,31 @@ def _close(schema: dict[str, Any], keys: Mapping[str, Any]) -> None:
 
 
 def _typed_enum(schema: dict[str, Any]) -> dict[str, Any]:
-    """An enumeration says its type; one of several types is a union of enumerations."""
+    """An enumeration says its type; one of several types is a union of enumerations.
+
+    Gemini takes enumerations of texts only: numbers and booleans are named in the description, and
+    checked when the call comes.
+    """
     if "enum" not in schema:
         return schema
     by_type: dict[str, list[Any]] = {}
     for value in schema["enum"]:
         by_type.setdefault(_JSON_TYPES[type(value)], []).append(value)
     rest = {key: value for key, value in schema.items() if key not in ("enum", "type")}
-    if len(by_type) == 1:
-        kind, values = by_type.popitem()
-        return {"type": kind, "enum": values, **rest}
-    choices = [
-        {"type": kind} if kind == "null" else {"type": kind, "enum": values}
-        for kind, values in by_type.items()
-    ]
-    return {"anyOf": choices, **rest}
+    if len(by_type) > 1:
+        return {"anyOf": [_choice(kind, values) for kind, values in by_type.items()], **rest}
+    chosen = _choice(*by_type.popitem())
+    told = [text for text in (rest.get("description"), chosen.get("description")) if text]
+    return {**chosen, **rest, **({"description": " ".join(told)} if told else {})}
+
+
+def _choice(kind: str, values: Sequence[Any]) -> dict[str, Any]:
+    if kind == "string":
+        return {"type": kind, "enum": list(values)}
+    if kind == "null":
+        return {"type": kind}
+    named = ", ".join(json.dumps(value) for value in values)
+    return {"type": kind, "description": f"One of: {named}." if len(values) > 1 else f"{named}."}
 
 
 def _flat(choices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The tools an agent has: as they go over the wire, a call to one understood, and run.
 
-What a call comes to is a value, for the model to read; only cancellation and the end of the process
-leave `run` as exceptions.
+What a call comes to is a value, for the model to read; only the caller's own cancellation leaves
+`run` as an exception.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ class Toolbox:
             outcome = task.result()
             if in_time or outcome.status == "ok":
                 return outcome
-        elif in_time:
-            raise asyncio.CancelledError  # by the tool itself
+        elif in_time:  # it cancelled itself
+            return Outcome("failed", self._failed(tool, asyncio.CancelledError.__name__))
         stopped = tool.is_async and task.done()
         unknown = not stopped or tool.effect == "once"
         logger.warning("tool %s gave no answer within %g s", tool.name, tool.timeout)
@@ -224,7 +224,10 @@ class Toolbox:
         except ToolFailure as failure:
             return Outcome("failed", self._failed(tool, str(failure) or type(failure).__name__))
         # The model is who must act on whatever a user's function raises; it reads it as the result.
-        except (Exception, SystemExit) as error:
+        # That includes what would end this thread, and with it every other turn.
+        except BaseException as error:
+            if ends_us(error):
+                raise
             logger.warning("tool %s failed", tool.name, exc_info=error)
             message = str(error)
             name = type(error).__name__
@@ -257,6 +260,19 @@ class Toolbox:
         if required:
             added["required"] = required
         return {"type": "object", **added, "additionalProperties": False}
+
+
+def ends_us(error: BaseException) -> bool:
+    """Whether what foreign code raised is the end of the task it runs in, which somebody cancelled
+    or threw away, and nothing of its own."""
+    if not isinstance(error, asyncio.CancelledError | GeneratorExit):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop is running
+        return True
+    cancelled = isinstance(error, asyncio.CancelledError)
+    return task is None or (cancelled and task.cancelling() > 0)
 
 
 def _is_set(flag: object) -> bool:

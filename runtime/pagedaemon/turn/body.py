@@ -99,7 +99,14 @@ class Body:
         return 0 if wire is None else self.gauge.message(wire)
 
     def digest(
-        self, text: str, what: str, ref: str, *, cap: int | None = None, whole: str | None = None
+        self,
+        text: str,
+        what: str,
+        ref: str,
+        *,
+        cap: int | None = None,
+        whole: str | None = None,
+        shown: int | None = None,
     ) -> str | None:
         """What is shown in place of a text too long for the window; None where it is shown whole.
 
@@ -109,12 +116,14 @@ class Body:
             ref: how `read_page` finds it.
             cap: characters above which it is too long, whatever the window holds.
             whole: what `read_page` reads in pages, where the text is only a part of it.
+            shown: characters of it that the digest shows at most; None for its share of the window.
         """
         if (cap is None or len(text) <= cap) and not self.gauge.oversize(text):
             return None
         paging = self.agent.settings.paging
         # A quarter of its share, in characters: bytes bound tokens, so this surely fits.
-        shown = max(100, min(paging.page_chars, int(paging.oversize * self.model.budget)) // 4)
+        most = max(100, min(paging.page_chars, int(paging.oversize * self.model.budget)) // 4)
+        shown = most if shown is None else min(shown, most, len(text))
         return self.prompts.render(
             "results/digest",
             ref=ref,
@@ -122,7 +131,7 @@ class Body:
             chars=len(text),
             pages=pages_of(text if whole is None else whole, self.page_chars),
             head=text[: shown * 3 // 4],
-            tail=text[-shown // 4 :],
+            tail=text[-shown // 4 :] if shown else "",
         )
 
     @property

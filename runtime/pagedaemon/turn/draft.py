@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +13,12 @@ from datetime import datetime
 from typing import Any
 
 from pagedaemon.clock import new_id
-from pagedaemon.llm.protocol import RawCall, Reply
+from pagedaemon.llm.protocol import CALL_EXTRAS, RawCall, Reply
 from pagedaemon.memory.effects import Effect
 from pagedaemon.memory.recall import whole_of
 from pagedaemon.messages import Call, HeartbeatReason, Label, Message, Usage
 from pagedaemon.store.journal import Plan, PlannedCall
-from pagedaemon.tools.arguments import storable
+from pagedaemon.tools.arguments import DEEPEST, read_arguments, storable
 from pagedaemon.tools.memory_tools import SPEAK
 from pagedaemon.tools.tool import Tool
 from pagedaemon.tools.toolbox import Outcome, Understood
@@ -25,6 +26,9 @@ from pagedaemon.turn.body import Body
 
 _WIRE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """What every provider takes as the id of a call."""
+
+_OWN_FIELDS = ("role", "content", "tool_calls")
+"""Fields of a message that are rendered from what is stored; none comes back opaque."""
 
 _LONGEST_NAME = 200
 """Characters of a tool's name that are kept: no tool has more than 64."""
@@ -97,7 +101,9 @@ def read_reply(
     """Reads a reply that has just come: every call is named, checked against its tool and
     numbered.
 
-    What no store can hold (NUL, half a surrogate pair) is kept as U+FFFD.
+    What no store can hold (NUL, half a surrogate pair) is kept as U+FFFD. Of the provider's own
+    fields those are dropped that are no JSON, that would replace a field of the message, or that
+    belong to calls there are not.
     """
     taken = {call.id for message in queue for call in message.calls}
     calls: list[DraftCall] = []
@@ -153,6 +159,26 @@ def take_up(body: Body, plan: Plan) -> Draft:
     return Draft(plan, reply, tuple(calls), planned=True)
 
 
+def take_up_plainly(body: Body, plan: Plan) -> Draft:
+    """Reads a stored plan that cannot be finished as it was meant: nothing is run, applied or sent
+    back opaque, and every call has a result. What came of a call is kept; one that was started has
+    an unknown outcome; all others were not run.
+    """
+    calls: list[DraftCall] = []
+    for row in plan.calls:
+        wire = read_arguments(row.raw).wire
+        call = DraftCall(row, Understood(None, plain=dict(row.arguments), wire_arguments=wire))
+        if row.result is None and row.status == "started":
+            told = body.prompts.render("results/unknown", tool=row.tool)
+            call = call.came_to(Outcome("unknown", told))
+        elif row.result is None:
+            told = body.prompts.render("results/not_run", tool=row.tool)
+            call = call.came_to(Outcome("failed", told))
+        calls.append(call)
+    reply = Reply(content=str(plan.reply["content"]), reasoning=str(plan.reply["reasoning"]))
+    return Draft(plan, reply, tuple(calls), planned=True)
+
+
 def _answered(call: DraftCall) -> DraftCall:
     """A call that cannot be made has its result already: what was wrong with it."""
     if call.understood.error is None or call.row.result is not None:
@@ -169,7 +195,44 @@ def _storable(reply: Reply) -> Reply:
             RawCall(storable(call.id), storable(call.name), storable(call.arguments))
             for call in reply.calls
         ),
+        opaque=_opaque(reply.opaque, len(reply.calls)),
     )
+
+
+def _opaque(fields: Mapping[str, Any], calls: int) -> dict[str, Any]:
+    kept = _json_value(fields, 1)
+    if not isinstance(kept, dict):
+        return {}
+    for name in _OWN_FIELDS:
+        kept.pop(name, None)
+    extras = kept.get(CALL_EXTRAS, [])
+    fits = isinstance(extras, list) and len(extras) == calls
+    if not fits or not all(isinstance(extra, dict) for extra in extras):
+        kept.pop(CALL_EXTRAS, None)
+    return kept
+
+
+def _json_value(value: object, depth: int) -> Any:
+    """The value as JSON that can be stored and sent; what is none is left out of an object, and
+    null elsewhere."""
+    if isinstance(value, str):
+        return storable(str.__str__(value))
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth > DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        items = ((name, _json_value(item, depth + 1), item) for name, item in value.items())
+        return {
+            storable(name): kept
+            for name, kept, item in items
+            if isinstance(name, str) and (kept is not None or item is None)
+        }
+    if isinstance(value, list | tuple):
+        return [_json_value(item, depth + 1) for item in value]
+    return None
 
 
 def _free_id(given: str, taken: Iterable[str]) -> str:

@@ -35,6 +35,12 @@ from pagedaemon.turn.draft import (
 )
 from pagedaemon.turn.state import OpenTurn, lease_until, next_event
 
+SPARE = 400
+"""Tokens kept free beside a step's results for the event that follows and a new summary."""
+
+LEAST_SHOWN = 60
+"""Tokens up to which a result is shown whole: a digest is no shorter."""
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -48,6 +54,7 @@ class Finished:
     last_seq: int
     window_version: int
     warned: bool
+    hushed: bool
     folds: int
     paged_out: PagedOut | None
     ended: Turn | None
@@ -60,6 +67,7 @@ class Finished:
         turn.last_seq = self.last_seq
         turn.window_version = self.window_version
         turn.warned = self.warned
+        turn.hushed = self.hushed
         turn.folds = self.folds
         turn.usage = turn.usage + turn.unrecorded + self.record.usage
         turn.unrecorded = Usage()
@@ -111,17 +119,20 @@ def finish(
         last_seq, folds = last_seq + applied.folds, folds + applied.folds
     new = _messages(draft, applied, said, body, last_seq, turn.id, now)
     blocks = _with_changes(turn.blocks, applied.changes)
+    new = _sharing(turn, new, blocks, queue)
     load = body.weigh(blocks, [*queue, *new])
     over = load.over(body.agent.settings.paging.warn)
     # A page-out that leaves the window above the line is no reason to warn again.
     warned = warned and (over or not applied.paged_out)
-    crossed = not warned and over
+    hushed = over and turn.hushed
+    crossed = over and not warned and not hushed
     observed = _observed(turn, draft, record, crossed, seconds, cancelled)
     outcome = decide(observed, body.agent.settings)
     new += next_event(
         turn, outcome, [*queue, *new], load.percent, last_seq + len(new) + 1, record.id, now
     )
-    warned = warned or (isinstance(outcome, Continue) and outcome.reason == "pressure")
+    alerted = isinstance(outcome, Continue) and outcome.reason == "pressure"
+    warned, hushed = warned or alerted, hushed or alerted
     if new:
         rows.add_messages(tx, turn.agent_id, turn.conversation_id, new)
     journal.close_step(
@@ -163,6 +174,7 @@ def finish(
         last_seq,
         version,
         warned,
+        hushed,
         folds,
         _paged_out_event(turn, applied, load.tokens),
         None if reason is None else _ended(turn, record, reason, usage, now, error),
@@ -281,6 +293,70 @@ def _messages(
         for number, call in enumerate(applied.calls)
     ]
     return [reply, *results]
+
+
+def _sharing(
+    turn: OpenTurn, new: list[Message], blocks: Sequence[BlockRow], queue: Sequence[Message]
+) -> list[Message]:
+    """The step's messages, the largest results shortened where together they leave the request no
+    room, even when all that can go has gone: the model must be shown each of them once."""
+    results = [message for message in new if message.role == "tool"]
+    if not results:
+        return new
+    body = turn.body
+    line = int(body.agent.settings.paging.evict * body.model.budget)
+    if body.weigh(blocks, [*queue, *new]).tokens <= line:
+        return new
+    stays = [
+        message
+        for message in queue
+        if message.pinned or message.kind == "summary" or message.id in turn.keep
+    ]
+    replies = [message for message in new if message.role != "tool"]
+    # What stays, counted exactly: each kept message and the reply, on top of the fixed part.
+    room = line - SPARE - body.gauge.counted((body.system(blocks).wire,), body.tools).tokens
+    room -= sum(body.size(message) for message in (*stays, *replies))
+    sizes = {message.id: body.size(message) for message in results}
+    if sum(sizes.values()) <= room:
+        return new
+    share = max(LEAST_SHOWN, _share(sorted(sizes.values()), room))
+    shared: list[Message] = []
+    for message in new:
+        if sizes.get(message.id, 0) > share:
+            shorter = replace(message, digest=_shown_in(body, message, share))
+            body.renderer.forget(message)
+            if body.size(shorter) < sizes[message.id]:
+                message = shorter
+            else:
+                body.renderer.forget(shorter)
+        shared.append(message)
+    return shared
+
+
+def _share(sizes: Sequence[int], room: int) -> int:
+    """The most tokens each result may have so that all fit: what small ones leave, large ones get.
+
+    Args:
+        sizes: smallest first.
+    """
+    left = max(0, room)
+    for number, size in enumerate(sizes):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return left
+
+
+def _shown_in(body: Body, message: Message, tokens: int) -> str | None:
+    """The digest of a result that fits so many tokens; the shortest there is, where none does."""
+    chars = tokens * 4
+    while True:
+        digest = body.digest(message.text, "result", f"#{message.seq}", cap=0, shown=chars)
+        assert digest is not None, "a text over its cap has a digest"
+        if chars == 0 or body.gauge.text(digest) <= tokens:
+            return digest
+        chars //= 2
 
 
 def _with_changes(

@@ -63,24 +63,34 @@ async def _page_out(
     """Moves the oldest messages out, in one commit with the summary that stands for them.
 
     First down to the target, without the newest few. Where that is not enough, those go too, oldest
-    first, as far as the request then fits.
+    first, as far as the request then fits. Results that the model has not seen stay, and so does
+    what is pinned, until nothing else is left to go.
 
     Raises:
-        ContextOverflow: nothing is left that could go, and the request does not fit.
+        ContextOverflow: nothing is left that could go, and the request does not fit even by our own
+            count. What a learnt correction says is only a guess: then the provider decides.
     """
     paging = turn.body.agent.settings.paging
     # What is pinned may have changed since the window was read.
     await _reload(store, turn)
     compiled = turn.body.compile(turn.blocks, turn.queue)
     must = refused or compiled.load.over(1.0)
-    for keep_last, aim in ((paging.keep_last, paging.target), (0, paging.evict)):
+    for keep_last, aim, last_resort in (
+        (paging.keep_last, paging.target, None),
+        (0, paging.evict, None),
+        (0, 1.0, "pinned"),
+        (0, 1.0, "unseen"),
+    ):
+        if last_resort and not (refused or compiled.load.raw > compiled.load.budget):
+            return
         before = compiled.load
+        candidates = _candidates(turn, last_resort)
         wanted = min(_aim(turn, before, aim), before.tokens)
         if refused:
             # Our own count was wrong: half of the request has to go.
             wanted = min(wanted, before.tokens // 2)
         leaving = oldest_to_leave(
-            evictable(turn.queue, turn.keep),
+            candidates,
             turn.body.size,
             excess=before.tokens - wanted,
             keep_last=keep_last,
@@ -90,6 +100,7 @@ async def _page_out(
             count = await store.write(_folding(turn, leaving, summary, clock))
             await _reload(store, turn)
             compiled = turn.body.compile(turn.blocks, turn.queue)
+            turn.hushed = compiled.load.over(paging.warn)
             yield PagedOut(
                 turn.id, count, before.tokens, compiled.load.tokens, "runtime", summary.by
             )
@@ -97,12 +108,19 @@ async def _page_out(
         must = refused or compiled.load.over(1.0)
         if not must:
             return
-    if compiled.load.over(1.0):
+    if compiled.load.raw > compiled.load.budget:
         raise ContextOverflow(
             compiled.load.budget,
             compiled.load.tokens,
             largest_parts(compiled, turn.body, turn.blocks, turn.keep),
         )
+
+
+def _candidates(turn: OpenTurn, last_resort: str | None) -> list[Group]:
+    """What may go, oldest first: as a last resort pinned messages, then unseen results too."""
+    if last_resort == "unseen":
+        return evictable(turn.queue, turn.keep, pinned=True)
+    return evictable(turn.queue, turn.keep | turn.unseen, pinned=last_resort == "pinned")
 
 
 def _aim(turn: OpenTurn, load: Load, share: float) -> int:
@@ -121,8 +139,10 @@ def _worth_it(turn: OpenTurn, load: Load, leaving: Sequence[Group], *, must: boo
     """Whether paging out changes anything: it costs a model call and the cached prefix."""
     if not must:
         return _weight(turn, leaving) >= LEAST_GAIN * load.budget
-    # Where even an empty queue would not fit, nothing is gained by emptying it.
-    return load.tokens - _weight(turn, evictable(turn.queue, turn.keep)) <= load.budget
+    # Where even an empty queue would not fit, nothing is gained by emptying it. By our own count:
+    # the correction may be wrong, and would never be learnt anew if nothing was sent any more.
+    rest = load.tokens - _weight(turn, evictable(turn.queue, turn.keep, pinned=True))
+    return rest <= load.budget * max(1.0, turn.body.gauge.factor)
 
 
 def _weight(turn: OpenTurn, of: Sequence[Group]) -> int:
@@ -147,7 +167,7 @@ async def _summarise(
     summary = await summariser.fold(
         text,
         messages,
-        max_tokens=max(80, int(settings.paging.summary_share * body.model.budget)),
+        max_tokens=_summary_room(turn, leaving),
         # The other half of the turn's time is for the step that all this is done for.
         seconds=(turn.deadline - clock.monotonic()) / 2,
     )
@@ -206,3 +226,13 @@ async def _reload(store: Database, turn: OpenTurn) -> None:
 
 def _summary(queue: Sequence[Message]) -> Message | None:
     return next((message for message in queue if message.kind == "summary"), None)
+
+
+def _summary_room(turn: OpenTurn, leaving: Sequence[Group]) -> int:
+    """Tokens the summary may have: its share, but no more than half of what the rest leaves."""
+    body = turn.body
+    gone = {message.id for group in leaving for message in group.messages}
+    rest = [m for m in turn.queue if m.kind != "summary" and m.id not in gone]
+    share = int(body.agent.settings.paging.summary_share * body.model.budget)
+    free = body.model.budget - body.weigh(turn.blocks, rest).tokens
+    return max(40, min(share, free // 2))

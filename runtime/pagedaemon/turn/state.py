@@ -55,6 +55,9 @@ class OpenTurn:
     ended: Turn | None = None
     relieved: bool = False
     """The window was emptied once because the provider could not take the request."""
+    hushed: bool = False
+    """The agent is not alerted again in this turn: it was, or a page-out has left the window above
+    the line. Until the window has been below it."""
 
     @property
     def conversation_id(self) -> str:
@@ -81,6 +84,21 @@ class OpenTurn:
                 kept.add(message.id)
                 break
         return frozenset(kept)
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """Ids of the newest reply with its results, where the model has not been shown them yet."""
+        found: list[str] = []
+        for message in reversed(self.queue):
+            if message.role == "tool":
+                found.append(message.id)
+            elif message.role == "assistant":
+                if found and message.turn_id == self.id:
+                    return frozenset([*found, message.id])
+                break
+            elif found:
+                break
+        return frozenset()
 
     @property
     def latest(self) -> Message | None:

@@ -1,0 +1,149 @@
+"""Conversations: several to an agent, one memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pagedaemon import AsyncRuntime, Block
+from pagedaemon.errors import InvalidInput, NotFound
+from pagedaemon.events import ReplyDelta, StepFinished, StepStarted, TurnEnded, TurnStarted
+from pagedaemon.testing import FakeClock, ScriptedModel, view
+
+
+class TestNames:
+    """Made and found."""
+
+    async def test_every_agent_has_main_and_as_many_others_as_wanted(
+        self, runtime: AsyncRuntime, clock: FakeClock
+    ) -> None:
+        ada = await runtime.agents.create("ada")
+        main = await ada.conversations.get()
+        assert main.name == "main"
+        clock.advance(1)
+        other = await ada.conversations.ensure("Büro 🚀")
+        assert (await ada.conversations.ensure("Büro 🚀")).id == other.id
+        assert (await ada.conversations.get("Büro 🚀")).id == other.id
+        assert [one.name for one in await ada.conversations.list()] == ["main", "Büro 🚀"]
+        assert other.agent_id == ada.id
+        assert repr(other) == f"<conversation 'Büro 🚀' {other.id}>"
+        with pytest.raises(NotFound, match="'none'"):
+            await ada.conversations.get("none")
+
+    @pytest.mark.parametrize("name", ["", "a\nb", "x" * 201, "\x00", 7])
+    async def test_a_name_is_a_line_of_text(self, runtime: AsyncRuntime, name: Any) -> None:
+        ada = await runtime.agents.create("ada")
+        with pytest.raises(InvalidInput):
+            await ada.conversations.ensure(name)
+        with pytest.raises(InvalidInput):
+            await ada.conversations.get(name)
+
+
+class TestMemory:
+    """Windows are apart, memory is shared."""
+
+    async def test_each_has_its_own_window_and_all_share_memory(
+        self, runtime: AsyncRuntime, model: ScriptedModel
+    ) -> None:
+        ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])
+        other = await ada.conversations.ensure("other")
+        await ada.send("about harbours")
+        await other.send("about lighthouses")
+        assert "harbours" not in str(model.requests[1].messages)
+        assert view(model.requests[1]).blocks == {"human": "Lin"}
+        assert (await ada.recall.search("harbours lighthouses", roles=["user"])).total == 2
+        found = await ada.recall.search("lighthouses", conversation_id=other.id, roles=["user"])
+        assert [hit.conversation_id for hit in found.hits] == [other.id]
+
+    async def test_reset_empties_the_window_and_keeps_the_rest(
+        self, runtime: AsyncRuntime, model: ScriptedModel
+    ) -> None:
+        ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])
+        await ada.archive.insert("the harbour is deep")
+        await ada.send("about harbours")
+        assert await ada.reset() == 3
+        main = await ada.conversations.get()
+        assert await main.messages() == []
+        assert (await ada.recall.search("harbours", roles=["user"])).total == 1
+        assert await ada.recall.count() == 3
+        assert await ada.archive.count() == 1
+        assert len(await main.turns()) == 1
+        await ada.send("fresh")
+        assert "about harbours" not in str(model.requests[1].messages)
+        assert view(model.requests[1]).blocks == {"human": "Lin"}
+        numbers = [message.seq for message in await main.messages()]
+        assert numbers == [4, 5, 6]
+
+    async def test_deleting_one_takes_its_messages_and_leaves_the_others(
+        self, runtime: AsyncRuntime
+    ) -> None:
+        ada = await runtime.agents.create("ada")
+        other = await ada.conversations.ensure("other")
+        await ada.send("about harbours")
+        await other.send("about lighthouses")
+        assert await other.delete() == 3
+        assert (await ada.recall.search("lighthouses")).total == 0
+        assert (await ada.recall.search("harbours", roles=["user"])).total == 1
+        assert await ada.recall.count() == 3
+        assert [one.name for one in await ada.conversations.list()] == ["main"]
+        for work in (other.send("x"), other.delete(), other.reset(), other.context()):
+            with pytest.raises(NotFound):
+                await work
+        with pytest.raises(InvalidInput, match="reset"):
+            await (await ada.conversations.get()).delete()
+
+
+class TestTalking:
+    """Sending and streaming."""
+
+    @pytest.mark.parametrize("text", ["", "  \n", "a\x00b", "\ud800", 7, None])
+    async def test_what_is_no_text_is_refused_and_not_stored(
+        self, runtime: AsyncRuntime, text: Any
+    ) -> None:
+        ada = await runtime.agents.create("ada")
+        with pytest.raises(InvalidInput):
+            await ada.send(text)
+        with pytest.raises(InvalidInput):
+            await anext(ada.stream(text))
+        with pytest.raises(InvalidInput):
+            await ada.send("hello", author="a\x00")
+        assert await ada.recall.count() == 0
+
+    async def test_a_stream_tells_the_turn_in_order(self, runtime: AsyncRuntime) -> None:
+        ada = await runtime.agents.create("ada")
+        events = [event async for event in ada.stream("hello")]
+        kinds = [type(event) for event in events]
+        assert kinds[:2] == [TurnStarted, StepStarted]
+        assert kinds[-2:] == [StepFinished, TurnEnded]
+        assert set(kinds[2:-2]) == {ReplyDelta}
+        spoken = "".join(event.text for event in events if isinstance(event, ReplyDelta))
+        assert spoken == "echo hello"
+        ended = events[-1]
+        assert isinstance(ended, TurnEnded)
+        [stored] = await (await ada.conversations.get()).turns()
+        assert ended.turn == stored
+
+    async def test_a_sent_and_a_stored_turn_are_the_same(self, runtime: AsyncRuntime) -> None:
+        ada = await runtime.agents.create("ada")
+        sent = [await ada.send("one", author="Lin"), await ada.send("two")]
+        main = await ada.conversations.get()
+        assert await main.turns() == sent[::-1]
+        assert await main.turns(limit=1) == sent[1:]
+        with pytest.raises(InvalidInput):
+            await main.turns(limit=0)
+        assert [m.author for m in await main.messages() if m.role == "user"] == ["Lin", None]
+
+    async def test_the_context_is_what_the_model_is_sent_next(
+        self, runtime: AsyncRuntime, model: ScriptedModel
+    ) -> None:
+        ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])
+        await ada.send("hello")
+        report = await ada.context()
+        assert report.messages[:2] == model.requests[0].messages
+        names = [part.name for part in report.parts]
+        assert names == ["instructions", "core memory", "tools", "queue"]
+        assert 0 < report.tokens < report.budget < report.window
+        assert all(part.tokens > 0 for part in report.parts)
+        assert await ada.context() == report
+        assert len(model.requests) == 1

@@ -1,0 +1,114 @@
+"""Settings: what is refused, in which words, and what is filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pagedaemon.config import (
+    HOSTED_WINDOW,
+    LOCAL_WINDOW,
+    MEMGPT,
+    NATIVE,
+    Limits,
+    Model,
+    Paging,
+    Settings,
+    Style,
+)
+from pagedaemon.errors import ConfigError
+
+
+class TestModel:
+    """Which model, and how it is reached."""
+
+    def test_the_window_is_filled_in_by_where_the_model_is(self) -> None:
+        assert Model("openai/x").window == HOSTED_WINDOW
+        assert Model("openai/x", base_url="http://localhost/v1").window == LOCAL_WINDOW
+        assert Model("openai/x", context_window=4_096).window == 4_096
+
+    def test_the_budget_leaves_room_for_the_reply(self) -> None:
+        assert Model("x", context_window=8_192).budget == 8_192 - 2_048
+        assert Model("x", context_window=8_192, max_output_tokens=512).budget == 8_192 - 512
+        # A reply never takes more than half.
+        assert Model("x", context_window=1_000).budget == 500
+
+    def test_a_text_is_a_model_wherever_one_is_stored(self) -> None:
+        assert Model.model_validate("openai/x") == Model("openai/x")
+        dumped = Model("openai/x", temperature=0.5).model_dump(mode="json")
+        assert Model.model_validate(dumped) == Model("openai/x", temperature=0.5)
+
+    @pytest.mark.parametrize(
+        ("given", "field"),
+        [
+            ({"name": ""}, "name"),
+            ({"name": None}, "name"),
+            ({"context_window": 0}, "context_window"),
+            ({"max_output_tokens": 0}, "max_output_tokens"),
+            ({"temperature": 3}, "temperature"),
+            ({"timeout": 0}, "timeout"),
+            ({"retries": -1}, "retries"),
+            ({"contextwindow": 5}, "contextwindow"),
+        ],
+    )
+    def test_a_value_that_cannot_work_is_named(self, given: dict[str, Any], field: str) -> None:
+        with pytest.raises(ConfigError, match=rf"Model cannot be made: {field}: ") as raised:
+            Model(**{"name": "openai/x", **given})
+        assert "pydantic" not in str(raised.value)
+
+    def test_a_key_is_not_shown(self) -> None:
+        model = Model("openai/x", api_key="sk-canary")
+        assert "sk-canary" not in f"{model} {model!r} {model.model_dump_json()}"
+
+
+class TestSettings:
+    """An agent's settings."""
+
+    def test_what_is_stored_comes_back_equal(self) -> None:
+        settings = Settings(
+            style=NATIVE,
+            heartbeats="strict",
+            timezone="Asia/Tokyo",
+            limits=Limits(steps=3, tokens=1_000),
+            paging=Paging(target=0.3, warn=0.6, evict=0.8),
+            required_tools=("weather",),
+        )
+        assert Settings.model_validate(settings.model_dump(mode="json")) == settings
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"heartbeats": "sometimes"},
+            {"tool_set": "none"},
+            {"style": {"name": "x"}},
+            {"limits": {"steps": 0}},
+            {"limits": {"seconds": 0}},
+            {"limits": {"tokens": -5}},
+            {"paging": {"target": 0.8}},
+            {"paging": {"warn": 0.95}},
+            {"paging": {"keep_last": 0}},
+            {"unknown": 1},
+        ],
+    )
+    def test_what_cannot_work_is_one_typed_error(self, given: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError, match="cannot be made"):
+            Settings(**given)
+        with pytest.raises(ConfigError, match="cannot be made"):
+            Settings.model_validate(given)
+
+    def test_settings_do_not_change(self) -> None:
+        with pytest.raises(ValueError, match="frozen"):
+            Settings().timezone = "Asia/Tokyo"  # type: ignore[misc]
+
+
+class TestStyle:
+    """Agent styles are data."""
+
+    def test_only_what_continues_on_a_heartbeat_carries_the_flag(self) -> None:
+        assert MEMGPT.heartbeat_flag
+        assert not NATIVE.heartbeat_flag
+
+    def test_a_style_of_ones_own_is_checked_too(self) -> None:
+        with pytest.raises(ConfigError, match="Style cannot be made: reply"):
+            Style(name="x", reply="song", continue_on="call", thoughts="provider")
