@@ -14,7 +14,7 @@ from pagedaemon.events import HeartbeatEvent, PagedOut, StepFinished
 from pagedaemon.sync.handles import Agent
 
 # A small window, as a local model may have, so that a little talk really fills it.
-MODEL = Model("offline", context_window=8_192, max_output_tokens=512)
+MODEL = Model("offline", context_window=8_400, max_output_tokens=512)
 
 DIARY = (
     "The ferry to the islands was late, so we drank coffee at the pier and watched the boats.",

@@ -133,7 +133,7 @@ class Limits(Frozen):
     tokens: int | None = Field(default=None, gt=0)
     """Prompt and completion tokens of all calls, auxiliary ones too. None: no bound."""
     same_failure: int = Field(default=3, gt=0)
-    """How often the same call may fail in the same way before the turn stops."""
+    """In how many steps of a turn the same call may fail before the turn stops."""
     nudges: int = Field(default=3, ge=0)
     """How often one turn may be reminded that its user has no reply yet (`heartbeats="assisted"`).
     A reminder is repeated only when the step after the last one called a tool."""

@@ -394,7 +394,9 @@ def _observed(
         failed=tuple(call.tool for call in record.calls if call.status in ("failed", "unknown")),
         same_failure=turn.failures(record),
         crossed_warning=crossed,
-        required_missing=tuple(name for name in required if name not in called),
+        required_missing=tuple(
+            name for name in required if name not in called and turn.body.toolbox.get(name)
+        ),
         nudges=turn.nudges() + (record.heartbeat == "nudge"),
         steps=len(turn.steps) + 1,
         seconds=seconds,
