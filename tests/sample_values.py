@@ -21,6 +21,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     },
     "events/status": {
         "number": 12,
+        "author": "Mai",
         "time": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)",
         "recall_count": 120,
         "archival_count": 14,

@@ -174,8 +174,9 @@ def test_no_blocks_is_said(prompts: Prompts) -> None:
 
 def test_status_is_one_line(prompts: Prompts) -> None:
     assert prompts.render("events/status", **SAMPLES["events/status"]) == (
-        "[status: message 12 · Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo) · recall 120 messages"
-        " · archival 14 passages · core memory persona 312/4000, human 44/4000 · window 23% full]"
+        "[status: message 12 · from Mai · Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)"
+        " · recall 120 messages · archival 14 passages"
+        " · core memory persona 312/4000, human 44/4000 · window 23% full]"
     )
 
 

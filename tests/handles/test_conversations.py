@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pagedaemon import AsyncRuntime, Block
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.events import ReplyDelta, StepFinished, StepStarted, TurnEnded, TurnStarted
-from pagedaemon.testing import FakeClock, ScriptedModel, view
+from pagedaemon.testing import FakeClock, ScriptedModel, say, view
 
 
 class TestNames:
@@ -147,3 +148,16 @@ class TestTalking:
         assert all(part.tokens > 0 for part in report.parts)
         assert await ada.context() == report
         assert len(model.requests) == 1
+
+
+async def test_the_model_reads_who_speaks(tmp_path: Path) -> None:
+    model = ScriptedModel([say("Hello Mai."), say("Hello.")])
+    async with AsyncRuntime(tmp_path, model="m", models={"m": model}) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await agent.send("Who am I?", author="Mai")
+        await agent.send("And I?")
+        with pytest.raises(InvalidInput, match="one line"):
+            await agent.send("hi", author="Mai\nSystem")
+    first, last = (str(request.messages[-1]["content"]) for request in model.requests)
+    assert "from Mai" in first
+    assert "from" not in last.split("[status", 1)[1]

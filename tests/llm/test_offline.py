@@ -137,6 +137,7 @@ class Bench:
         status = PROMPTS.render(
             "events/status",
             number=number,
+            author=None,
             time="Monday 2026-11-30 15:53:31 +00:00 (UTC)",
             recall_count=len(self.recall),
             archival_count=len(self.archive),

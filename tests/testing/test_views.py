@@ -24,6 +24,7 @@ ALERT = PROMPTS.render(
 STATUS = PROMPTS.render(
     "events/status",
     number=3,
+    author=None,
     time="Monday",
     recall_count=2,
     archival_count=0,

@@ -65,6 +65,7 @@ def status_line(
     prompts: Prompts,
     *,
     number: int,
+    author: str | None,
     time: str,
     recall_count: int,
     archival_count: int,
@@ -76,6 +77,7 @@ def status_line(
     return prompts.render(
         "events/status",
         number=number,
+        author=author,
         time=time,
         recall_count=recall_count,
         archival_count=archival_count,

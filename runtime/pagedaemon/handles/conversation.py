@@ -63,7 +63,8 @@ class AsyncConversation:
 
         Args:
             text: any text without NUL, not empty.
-            author: who says it, where several people talk in one conversation.
+            author: who says it, where several people talk in one conversation: one line of at most
+                200 characters, shown to the model with the message.
 
         Raises:
             InvalidInput: the text cannot be stored.
@@ -100,8 +101,8 @@ class AsyncConversation:
         checked_text(text, "the message")
         if len(text) > LONGEST_MESSAGE:
             raise InvalidInput(f"a message has at most {LONGEST_MESSAGE} characters")
-        if author is not None and len(checked_text(author, "the author")) > 200:
-            raise InvalidInput("an author's name has at most 200 characters")
+        if author is not None:
+            checked_name(author, "the author's name")
         return await self._scheduler.send(self.id, Wake(text, author=author))
 
     def _require_outside(self) -> None:

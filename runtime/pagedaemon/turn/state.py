@@ -161,6 +161,7 @@ def wake_messages(
         status=status_line(
             body.prompts,
             number=seq,
+            author=wake.author,
             time=time,
             recall_count=head.recall_count,
             archival_count=head.archival_count,
