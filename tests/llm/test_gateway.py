@@ -9,13 +9,33 @@ import pytest
 
 from pagedaemon.config import Model
 from pagedaemon.errors import ConfigError, ModelUnavailable
+from pagedaemon.llm.constrained import Constrained
 from pagedaemon.llm.gateway import connect
+from pagedaemon.llm.litellm import LiteLLMModel
 from pagedaemon.llm.offline import OfflineModel
 from pagedaemon.llm.openai import OpenAIModel
-from pagedaemon.llm.protocol import Reply, Request
+from pagedaemon.llm.protocol import ChatModel, Reply, Request
 from pagedaemon.llm.retrying import Retrying
+from pagedaemon.llm.text_calls import TextCalls
+from pagedaemon.llm.wrapping import Wrapping
 
 REQUEST = Request(messages=({"role": "user", "content": "Hi"},))
+
+
+def around(model: ChatModel) -> list[type]:
+    """What is put around a model, outermost first, and the model itself last."""
+    kinds: list[type] = [type(model)]
+    while isinstance(model, Retrying | Wrapping):
+        model = model._model
+        kinds.append(type(model))
+    return kinds
+
+
+def bare(model: ChatModel) -> ChatModel:
+    """The model itself."""
+    while isinstance(model, Retrying | Wrapping):
+        model = model._model
+    return model
 
 
 class Own(OfflineModel):
@@ -58,10 +78,28 @@ def test_offline_is_the_rule_model() -> None:
 def test_openai_names_lead_to_an_endpoint_with_retries() -> None:
     model = connect(Model("openai/qwen3", base_url="http://localhost:8000/v1"), {})
     assert isinstance(model, Retrying)
-    assert isinstance(model._model, OpenAIModel)
+    assert isinstance(bare(model), OpenAIModel)
 
 
-@pytest.mark.parametrize("name", ["anthropic/claude-x", "gpt-5-mini", "openai", "OFFLINE", "a/"])
+@pytest.mark.parametrize("name", ["anthropic/claude-x", "litellm/openai/gpt-5-mini"])
+def test_names_of_other_providers_lead_to_litellm_with_retries(name: str) -> None:
+    model = connect(Model(name), {})
+    assert isinstance(model, Retrying)
+    assert isinstance(bare(model), LiteLLMModel)
+
+
+def test_what_is_put_around_a_model_follows_from_its_settings() -> None:
+    hosted = "openai/gpt-5-mini"
+    local = Model("openai/qwen3", base_url="http://localhost:8000/v1")
+    assert TextCalls not in around(connect(Model(hosted), {}))
+    assert TextCalls in around(connect(Model(hosted, text_calls=True), {}))
+    assert TextCalls in around(connect(local, {}))
+    assert Constrained not in around(connect(local, {}))
+    assert Constrained in around(connect(Model(hosted, constrained=True), {}))
+    assert Constrained in around(connect(Model("mine", constrained=True), {"mine": Own()}))
+
+
+@pytest.mark.parametrize("name", ["gpt-5-mini", "openai", "OFFLINE", "a/", "litellm/"])
 def test_other_names_show_the_ways(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         connect(Model(name), {"mine": OfflineModel()})
@@ -81,7 +119,8 @@ def test_connecting_loads_no_heavy_package() -> None:
         "from pagedaemon.config import Model\n"
         "from pagedaemon.llm.gateway import connect\n"
         "from pagedaemon.llm.tokens import TokenCounter\n"
-        "connect(Model('openai/gpt-5-mini'), {})\n"
+        "connect(Model('openai/gpt-5-mini', constrained=True), {})\n"
+        "connect(Model('anthropic/claude-x'), {})\n"
         "TokenCounter('gpt-5-mini').message_bound({'role': 'user', 'content': 'Hi'})\n"
         "heavy = {'openai', 'httpx2', 'litellm', 'tiktoken', 'tenacity', 'chromadb', 'numpy'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

@@ -218,7 +218,7 @@ class Bench:
             return PROMPTS.render("results/nothing_found", query=query, total_searched=len(source))
         shown = [
             {"ref": "1", "id": "passage-1", "date": "2026-11-28", "who": "user", "text": text}
-            | {"tags": [], "source": ""}
+            | {"tags": [], "source": "", "document": None, "position": None}
             for text in texts
         ]
         name = "results/messages" if tool == "conversation_search" else "results/passages"
@@ -685,3 +685,15 @@ def test_a_summary_keeps_to_its_words_and_is_never_empty() -> None:
     )
     assert summary_of(folded).startswith("Lin lives in Rome.")
     assert summary_of("Anything else") == "Anything else"
+
+
+@pytest.mark.parametrize(("style", "tool_set"), STYLES)
+async def test_woken_without_a_message_it_stays_silent_and_answers_the_next(
+    style: str, tool_set: str
+) -> None:
+    bench = Bench(style, tool_set)
+    await bench.send("I live in Berlin.")
+    bench.heartbeat("woken")
+    calls = len(bench.made)
+    assert (await bench.run(), len(bench.made)) == ("", calls)
+    assert "Berlin" in await bench.send("Where do I live?", number=4)

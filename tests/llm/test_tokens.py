@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -17,7 +18,15 @@ from hypothesis import strategies as st
 
 from pagedaemon.llm import ranks, tokens
 from pagedaemon.llm.ranks import encoding, encoding_name
-from pagedaemon.llm.tokens import IMAGE, IMAGE_LOW, Correction, TokenCounter, estimate
+from pagedaemon.llm.tokens import (
+    IMAGE,
+    IMAGE_LOW,
+    Correction,
+    TokenCounter,
+    estimate,
+    image_tokens,
+)
+from pagedaemon.testing import png
 
 COUNTER = TokenCounter("openai/gpt-5-mini")
 SAMPLES = {
@@ -279,3 +288,35 @@ def test_a_correction_stays_in_its_bounds_and_above_the_last_report(
         assert 1.0 <= learnt.factor("m") <= Correction.HIGHEST
         if counted and reported / counted <= Correction.HIGHEST:
             assert learnt.corrected("m", counted) >= reported
+
+
+@pytest.mark.parametrize(
+    ("size", "detail", "tokens"),
+    [
+        # The documented examples.
+        ((1_024, 1_024), None, 765),
+        ((2_048, 4_096), "high", 1_105),
+        ((4_096, 8_192), "low", 85),
+        # The bounds: one tile, a strip, the most there can be.
+        ((1, 1), None, 255),
+        ((512, 512), "auto", 255),
+        ((513, 512), None, 425),
+        ((100_000, 1), None, 765),
+        ((2_048, 768), None, IMAGE),
+        ((None, None), None, IMAGE),
+        ((None, None), "low", IMAGE_LOW),
+    ],
+)
+def test_a_picture_counts_by_its_tiles(
+    size: tuple[int | None, int | None], detail: str | None, tokens: int
+) -> None:
+    assert image_tokens(*size, detail) == tokens
+
+
+def test_a_picture_in_a_data_url_counts_by_its_header() -> None:
+    url = f"data:image/png;base64,{base64.b64encode(png(1_024, 1_024)).decode()}"
+    counter = TokenCounter("openai/gpt-4o")
+    wire = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    plain = {"role": "user", "content": []}
+    assert counter.message_tokens(wire) - counter.message_tokens(plain) == 765
+    assert counter.message_bound(wire) - counter.message_bound(plain) == 765

@@ -12,6 +12,7 @@ or as an object; a finished call is sent once more; the end is called "stop" in 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -384,8 +385,16 @@ def _usage(data: object) -> Usage | None:
         completion_tokens=_number(data, "completion_tokens"),
         cached_tokens=_number(prompt, "cached_tokens"),
         reasoning_tokens=_number(completion, "reasoning_tokens"),
+        cost=_money(data.get("cost")),
     )
     return usage if usage.total_tokens else None
+
+
+def _money(value: object) -> float | None:
+    """US dollars, where a gateway such as OpenRouter says what it charged."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None
 
 
 def _number(data: object, key: str) -> int:

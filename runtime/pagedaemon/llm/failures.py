@@ -122,8 +122,8 @@ def failure(complaint: Complaint, where: str, retry_after: float | None = None) 
         return RateLimited(text, retry_after=retry_after)
     if status in (401, 403) or (status is None and words & _KEY_CODES):
         return AuthenticationFailed(
-            f"{text}. Check the key (`api_key`, or the variable OPENAI_API_KEY), and that it may "
-            "use this model"
+            f"{text}. Check the key (`api_key`, or the provider's variable, such as "
+            "OPENAI_API_KEY), and that it may use this model"
         )
     if complaint.about_context:
         return ContextTooLong(f"{text}. Set `context_window` to what the endpoint really offers")

@@ -8,37 +8,60 @@ from contextlib import AsyncExitStack
 
 from pagedaemon.config import Model
 from pagedaemon.errors import ConfigError
+from pagedaemon.llm.constrained import Constrained
+from pagedaemon.llm.litellm import LiteLLMModel
 from pagedaemon.llm.openai import PREFIX, OpenAIModel
+from pagedaemon.llm.prices import Priced
 from pagedaemon.llm.protocol import ChatModel, Part, Reply, Request
 from pagedaemon.llm.retrying import Retrying
+from pagedaemon.llm.text_calls import TextCalls
+from pagedaemon.llm.wrapping import Signed
+from pagedaemon.resources import Prompts
 
 OFFLINE = "offline"
 """Name of the built-in rule model."""
 
 
-def connect(model: Model, custom: Mapping[str, ChatModel]) -> ChatModel:
+def connect(
+    model: Model, custom: Mapping[str, ChatModel], prompts: Prompts | None = None
+) -> ChatModel:
     """The model of that name. Nothing is opened, read or sent before it is asked.
 
     Args:
         model: which one, and its settings; `retries` holds for `custom` models too.
         custom: models by their own names, which go before all others.
+        prompts: what a constrained model reads of its tools. None: the shipped texts.
 
     Raises:
-        ConfigError: no way leads to a model of that name.
+        ConfigError: no way leads to a model of that name, or its settings cannot work.
+        MissingDependency: the package that leads there is not installed.
     """
-    if model.name in custom:
-        return Retrying(custom[model.name], model.retries)
-    if model.name == OFFLINE:
+    if model.name == OFFLINE and OFFLINE not in custom:
         from pagedaemon.llm.offline import OfflineModel
 
         return OfflineModel()
+    chat = _bare(model, custom)
+    if model.constrained:
+        chat = Constrained(chat, prompts if prompts is not None else Prompts())
+    if model.reads_text_calls:
+        chat = TextCalls(chat)
+    return Retrying(Signed(Priced(chat, model), model.family), model.retries)
+
+
+def _bare(model: Model, custom: Mapping[str, ChatModel]) -> ChatModel:
+    """The model itself, without what is put around all of them."""
+    if model.name in custom:
+        return custom[model.name]
     if model.name.startswith(PREFIX):
-        return Retrying(OpenAIModel(model), model.retries)
-    bare = model.name.rpartition("/")[2] or "<model>"
+        return OpenAIModel(model)
+    provider, _, bare = model.name.partition("/")
+    if provider and bare:
+        return LiteLLMModel(model)
+    bare = bare or provider or "<model>"
     raise ConfigError(
         f"There is no model {model.name!r}. Give 'openai/<model>' with a key, or 'offline', or a "
-        f"name in models={{...}}. Another provider's: {PREFIX + bare!r} with the `base_url` of its "
-        "OpenAI-compatible endpoint."
+        "name in models={...}, or another provider's as '<provider>/<model>', such as "
+        f"'anthropic/<model>'. A local server's: {PREFIX + bare!r} with its `base_url`."
     )
 
 
@@ -48,10 +71,12 @@ class Connections:
 
     Args:
         custom: models by their own names.
+        prompts: what constrained models read of their tools. None: the shipped texts.
     """
 
-    def __init__(self, custom: Mapping[str, ChatModel]) -> None:
+    def __init__(self, custom: Mapping[str, ChatModel], prompts: Prompts | None = None) -> None:
         self._custom = dict(custom)
+        self._prompts = prompts
         self._made: dict[str, tuple[str, ChatModel]] = {}
         self._lock = threading.Lock()
 
@@ -65,7 +90,8 @@ class Connections:
         key = f"{model.model_dump_json(exclude={'api_key'})} {secret}"
         with self._lock:
             if key not in self._made:
-                self._made[key] = (model.name, connect(model, self._custom))
+                made = connect(model, self._custom, self._prompts)
+                self._made[key] = (model.name, made)
             return self._made[key][1]
 
     async def aclose(self) -> None:

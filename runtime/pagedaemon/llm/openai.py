@@ -78,7 +78,7 @@ class OpenAIModel:
         host, port = _host(self._url)
         self._where = f"{model.name} at {host}{port}"
         self._hosted = model.base_url is None or f".{host}".endswith(f".{_HOSTED_HOST}")
-        _check_extra(model.extra)
+        check_extra(model.extra)
         self._secret = ""
         self._client: openai.AsyncOpenAI | None = None
         self._opening = asyncio.Lock()
@@ -97,7 +97,7 @@ class OpenAIModel:
             BadReply: the answer is no chat completion.
         """
         client = await self._connected()
-        asking = client.post(_PATH, cast_to=object, content=_json(self._body(request)))
+        asking = client.post(_PATH, cast_to=object, content=json_body(self._body(request)))
         data, _ = await self._within(self._model.timeout, asking)
         return self._whole(data)
 
@@ -116,7 +116,7 @@ class OpenAIModel:
         asking = client.post(
             _PATH,
             cast_to=object,
-            content=_json(self._body(request, stream=True)),
+            content=json_body(self._body(request, stream=True)),
             stream=True,
             stream_cls=AsyncStream[object],
         )
@@ -154,6 +154,8 @@ class OpenAIModel:
             body[limit] = request.max_output_tokens or self._model.max_output_tokens
         if self._model.temperature is not None:
             body["temperature"] = self._model.temperature
+        if request.response_format is not None:
+            body["response_format"] = dict(request.response_format)
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body | self._model.extra
@@ -269,7 +271,7 @@ class OpenAIModel:
         return text.replace(self._secret, "[key]") if self._secret else text
 
 
-def _json(body: dict[str, Any]) -> bytes:
+def json_body(body: Any) -> bytes:
     """A body as it is sent. The client's own encoder takes five times as long over a long talk.
 
     Raises:
@@ -306,7 +308,12 @@ def _host(url: str) -> tuple[str, str]:
     return parts.hostname, "" if port is None else f":{port}"
 
 
-def _check_extra(extra: dict[str, Any]) -> None:
+def check_extra(extra: dict[str, Any]) -> None:
+    """Make sure that fields of the user's own can be sent.
+
+    Raises:
+        ConfigError: they are no JSON, or would replace a field that is made here.
+    """
     taken = [name for name in _OWN_FIELDS if name in extra]
     if taken:
         raise ConfigError(f"`extra` may not replace {', '.join(taken)}: they are made per request")

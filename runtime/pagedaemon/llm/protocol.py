@@ -25,6 +25,14 @@ CALL_EXTRAS = "call_extras"
 fields of that call, such as a signature. Each goes back into the call it came from; the key itself
 never does."""
 
+ORIGIN = "origin"
+"""Key in `Reply.opaque`: whose fields they are (`config.Model.family`). To any other model none of
+them is sent; the key itself to none. Without it they are sent to whichever model comes next."""
+
+SAID = "said"
+"""Key in `Reply.opaque`: the model's whole text, where calls were read out of it. Kept, and never
+sent: the calls are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -35,6 +43,9 @@ class Request:
     max_output_tokens: int | None = None
     purpose: Literal["step", "summary"] = "step"
     """`step`: the agent itself. `summary`: an auxiliary call."""
+    response_format: Mapping[str, Any] | None = None
+    """What the reply's text must be, as the field of that name of a chat-completions request, such
+    as `{"type": "json_schema", …}`. None: free."""
 
 
 @dataclass(frozen=True, slots=True)

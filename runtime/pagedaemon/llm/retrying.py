@@ -53,7 +53,7 @@ class Retrying:
         Raises:
             ModelError: as the model; `ModelUnavailable` after the allowed retries.
         """
-        return await self._attempts()(self._model.complete, request)
+        return await attempts(self._retries, self._sleep)(self._model.complete, request)
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """The reply in parts. A further try begins with `Restart` where parts were already shown.
@@ -63,7 +63,7 @@ class Retrying:
         """
         failure: ModelUnavailable | None = None
         shown = False
-        async for attempt in self._attempts():
+        async for attempt in attempts(self._retries, self._sleep):
             if failure is not None and shown:
                 shown = False
                 yield Restart(str(failure))
@@ -90,17 +90,26 @@ class Retrying:
         """Let go of the model's connections."""
         await self._model.aclose()
 
-    def _attempts(self) -> AsyncRetrying:
-        import tenacity
 
-        return tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(ModelUnavailable),
-            wait=_wait(),
-            stop=_stop(self._retries),
-            sleep=self._sleep,
-            before_sleep=_tell,
-            reraise=True,
-        )
+def attempts(
+    retries: int, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> AsyncRetrying:
+    """The tries of one call, waiting as `Retrying` says; for whatever raises `ModelUnavailable`.
+
+    Args:
+        retries: how often it is made again, at most.
+        sleep: waits that many seconds. Default: `asyncio.sleep`.
+    """
+    import tenacity
+
+    return tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception_type(ModelUnavailable),
+        wait=_wait(),
+        stop=_stop(retries),
+        sleep=sleep,
+        before_sleep=_tell,
+        reraise=True,
+    )
 
 
 def _wait() -> Callable[[RetryCallState], float]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from pagedaemon.llm.protocol import WireMessage, WireTool
 from pagedaemon.llm.ranks import EncodingName, encoding, encoding_name
+from pagedaemon.media import size_in_data_url
 
 PER_MESSAGE = 3
 """Tokens around each message. OpenAI Cookbook, "How to count tokens with tiktoken"."""
@@ -39,9 +40,14 @@ TOOLS = 16
 IMAGE_LOW = 85
 """Tokens of an image with `detail: "low"`. OpenAI, "Images and vision", models that count tiles."""
 
+PER_TILE = 170
+"""Tokens of each tile of any other image, on top of `IMAGE_LOW` (the same source)."""
+
+TILE, LONG_SIDE, SHORT_SIDE = 512, 2_048, 768
+"""Pixels: a tile's side, and what an image is scaled down to before it is cut (the same source)."""
+
 IMAGE = 1_445
-"""Tokens of any other image: 85, and 170 for each of at most 8 tiles (the same source). A bound,
-since neither its size nor the model is known here; some small models charge more."""
+"""Tokens of an image whose size is not known, as behind a URL: the most there can be, 8 tiles."""
 
 _LONGEST_RUN = 1_000
 """Characters without a break (or of white space alone) that are tokenized at once: tiktoken takes
@@ -100,6 +106,40 @@ class TokenCounter:
     def tools_bound(self, tools: Sequence[WireTool]) -> int:
         """The same by bytes."""
         return _tools(tools, self.bound)
+
+
+def image_tokens(width: int | None, height: int | None, detail: str | None = None) -> int:
+    """Tokens of an image by OpenAI's rule for models that count tiles.
+
+    Scaled down to fit a square of 2,048 pixels, then until its short side has 768, it is cut into
+    square tiles of 512: 85, and 170 for each. `detail="low"` is 85 whatever the size; an unknown
+    size counts as the largest (`IMAGE`). Other providers count otherwise, most of them less: what
+    they report corrects it (`Correction`).
+
+    Source: OpenAI, "Images and vision", "Calculating costs".
+    """
+    if detail == "low":
+        return IMAGE_LOW
+    if width is None or height is None:
+        return IMAGE
+    scale = min(1.0, LONG_SIDE / max(width, height), SHORT_SIDE / min(width, height))
+    across, down = (max(1, math.ceil(round(side * scale) / TILE)) for side in (width, height))
+    return min(IMAGE, IMAGE_LOW + PER_TILE * across * down)
+
+
+def without_images(messages: Sequence[WireMessage]) -> tuple[list[WireMessage], int]:
+    """Messages whose images are left out, and the tokens of these: for whoever estimates the rest
+    by its length."""
+    shown: list[WireMessage] = []
+    tokens = 0
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            tokens += sum(_part(part, len) for part in content if _is_image(part))
+            content = [part for part in content if not _is_image(part)]
+            message = {**message, "content": content}
+        shown.append(message)
+    return shown, tokens
 
 
 def estimate(text: str) -> int:
@@ -202,13 +242,22 @@ def _content(content: object, measure: Measure) -> int:
 
 def _part(part: object, measure: Measure) -> int:
     if isinstance(part, Mapping):
-        if part.get("type") == "image_url":
+        if _is_image(part):
             image = part.get("image_url")
-            low = isinstance(image, Mapping) and image.get("detail") == "low"
-            return IMAGE_LOW if low else IMAGE
+            return _image(image if isinstance(image, Mapping) else {})
         if isinstance(part.get("text"), str):
             return measure(part["text"])
     return measure(part if isinstance(part, str) else _json(part))
+
+
+def _is_image(part: object) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "image_url"
+
+
+def _image(image: Mapping[str, Any]) -> int:
+    size = size_in_data_url(str(image.get("url")))
+    width, height = (None, None) if size is None else size
+    return image_tokens(width, height, image.get("detail"))
 
 
 def _call(call: Mapping[str, Any], measure: Measure) -> int:

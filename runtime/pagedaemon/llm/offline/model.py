@@ -100,6 +100,8 @@ class _Rules:
         wishes = self._make_room() or self._learn() or self._required() or self._look()
         if wishes:
             return self._calls(*wishes)
+        if self._seen.woken:
+            return Reply()  # Nobody waits for a word.
         failed = any(call.tool == "send_message" and call.failed for call in self._seen.made)
         text = self._last_word() if self._seen.answered else self._answer()
         if "send_message" in self._seen.tools and not failed:

@@ -26,6 +26,9 @@ _STATUS = re.compile(r"^\[status: message (?P<number>\d+) · .*\]$")
 _SUMMARY = re.compile(
     r"^\[summary of [^\n]*\]\n(.*?)\n\[end of summary\]$", re.DOTALL | re.MULTILINE
 )
+_RECALLED = re.compile(
+    r"^\[recollections: [^\n]*\]\n(.*?)\n\[end of recollections\]$", re.DOTALL | re.MULTILINE
+)
 _HIT = re.compile(r"^- (?P<head>[^\n]*)\n(?P<text>(?:  [^\n]*(?:\n|\Z))+)", re.MULTILINE)
 _NEUTRAL: Mapping[str, Any] = {
     "integer": 0,
@@ -140,6 +143,8 @@ class View:
     said: Said
     recent: tuple[Item, ...]
     """Since those words, and the events that woke the agent together with them."""
+    woken: bool = False
+    """Whether the agent was woken without a message since those words."""
 
     @property
     def made(self) -> tuple[Made, ...]:
@@ -203,7 +208,11 @@ def view(request: Request) -> View:
     assert isinstance(said, Said)
     recent = tuple(item for item in items[start:] if item is not said)
     tools = {tool.name: tool for tool in map(_tool, request.tools)}
-    return View(_blocks(system), tools, tuple(items[:start]), said, recent)
+    woken = any(
+        isinstance(item, Signal) and item.data.get("reason") == "woken"
+        for item in items[newest + 1 :]
+    )
+    return View(_blocks(system), tools, tuple(items[:start]), said, recent, woken)
 
 
 def user_text(request: Request) -> str:
@@ -294,7 +303,7 @@ def _user_items(content: str) -> list[Item]:
         if text:
             items.append(Said(text, number))
 
-    for line in _SUMMARY.sub("", content).split("\n"):
+    for line in _RECALLED.sub("", _SUMMARY.sub("", content)).split("\n"):
         status = _STATUS.match(line)
         data = _object(line) if line.startswith("{") else None
         if status is not None:
@@ -302,6 +311,8 @@ def _user_items(content: str) -> list[Item]:
         elif data is not None and data.get("type") in ("heartbeat", "system_alert"):
             close()
             items.append(Signal(data))
+        elif data is not None and data.get("type") == "reply_format":
+            close()  # It has words only, and none of them are the user's.
         else:
             lines.append(line)
     close()

@@ -1,0 +1,49 @@
+"""What an embedder is to everything else. Implement `Embedder` to bring your own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+    """One dimension, float32, of length one."""
+
+Purpose = Literal["query", "document"]
+"""What the vectors are for. Some models embed what is looked for and what is found differently."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors whose dot product says how near their meanings are."""
+
+    @property
+    def name(self) -> str:
+        """Identity, stored with every vector: vectors of different names are never compared."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Numbers per vector. None: not known before the first answer."""
+
+    @property
+    def floor(self) -> float | None:
+        """Cosine under which hits of this embedder mean nothing. None: unknown.
+
+        Models differ so much in it that no other embedder's may be used instead.
+        """
+
+    async def embed(self, texts: Sequence[str], *, purpose: Purpose) -> list[Vector]:
+        """One vector of length one per text, in their order. No texts, no vectors, no work.
+
+        Texts should be chunks (see `chunks`): what goes beyond a model's limit may be ignored.
+        It may be called from several tasks at once and does not block the event loop.
+
+        Raises:
+            EmbeddingError: there are no vectors; `kind` says whether asking again can help.
+        """
+
+    async def aclose(self) -> None:
+        """Let go of threads and connections. A later `embed` takes them up again."""
