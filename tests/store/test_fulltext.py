@@ -16,7 +16,7 @@ from sqlalchemy import JSON, Insert, Table, delete, insert, select, text
 
 from pagedaemon.store import fulltext
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.fulltext import match_expression, matching
+from pagedaemon.store.fulltext import MATCHING, Kind, match_expression
 from pagedaemon.store.tables import (
     Instant,
     agents,
@@ -78,6 +78,19 @@ def store(tx: Transaction, texts: dict[str, str], agent: str = "ada") -> None:
     fulltext.index_messages(tx, rows)
 
 
+def matched(tx: Transaction, kind: Kind, query: str) -> list[str]:
+    """Names of what a query finds, best first."""
+    expression = match_expression(query)
+    if expression is None:
+        return []
+    found = MATCHING[kind]
+    ordered = select(found.c.id).order_by(found.c.score.desc(), found.c.id)
+    return [row[0] for row in tx.all(ordered, {"match": expression})]
+
+
+LITERAL = {"literal_binds": True}
+
+
 @pytest.fixture
 def put(database: Database) -> Put:
     """Stores messages, by name, and makes them searchable."""
@@ -89,9 +102,7 @@ def find(database: Database) -> Find:
     """Names of the messages that a query finds, best first."""
 
     def search(query: str) -> list[str]:
-        found = matching("message", query)
-        ordered = select(found.c.id).order_by(found.c.score.desc(), found.c.id)
-        return [row[0] for row in database.read_now(lambda tx: tx.all(ordered))]
+        return database.read_now(lambda tx: matched(tx, "message", query))
 
     return search
 
@@ -338,8 +349,7 @@ def test_passages_have_an_index_of_their_own(database: Database, put: Put, find:
             fulltext.index_passage(tx, name, "apples are kept")
 
     def found(tx: Transaction) -> list[str]:
-        hit = matching("passage", "apples")
-        return [row[0] for row in tx.all(select(hit.c.id).order_by(hit.c.id))]
+        return sorted(matched(tx, "passage", "apples"))
 
     database.write_now(keep)
     assert database.read_now(found) == ["p1", "p2"]
@@ -355,18 +365,19 @@ def test_filters_join_to_what_was_found_and_the_index_is_asked_once(
 ) -> None:
     put(a="apples", b="pears")
     put("bob", c="apples")
-    found = matching("message", "apples")
+    found = MATCHING["message"]
     mine = (
         select(messages.c.id, found.c.score)
         .select_from(messages.join(found, found.c.id == messages.c.id))
         .where(messages.c.agent_id == "bob")
     )
-    rows = database.read_now(lambda tx: tx.all(mine))
+    asked = {"match": match_expression("apples")}
+    rows = database.read_now(lambda tx: tx.all(mine, asked))
     assert [row[0] for row in rows] == ["c"]
     assert rows[0][1] > 0
     plan = database.read_now(
         lambda tx: tx.all(
-            text(f"EXPLAIN QUERY PLAN {mine.compile(compile_kwargs={'literal_binds': True})}")
+            text(f"EXPLAIN QUERY PLAN {mine.params(asked).compile(compile_kwargs=LITERAL)}")
         )
     )
     assert "SCAN messages_fts VIRTUAL TABLE" in plan[0][3]
@@ -398,7 +409,54 @@ def test_any_word_is_found_in_any_company(
     def stored_and_found(tx: Transaction) -> list[str]:
         tx.execute(delete(messages))
         store(tx, {"it": f"{before} . {word} . {after}"})
-        hit = matching("message", word)
-        return [row[0] for row in tx.all(select(hit.c.id))]
+        return matched(tx, "message", word)
 
     assert database.write_now(stored_and_found) == ["it"]
+
+
+class TestCoverage:
+    """How much of a query a text covers: what can be compared between queries."""
+
+    @pytest.fixture
+    def covered(self, database: Database) -> Callable[..., dict[str, float]]:
+        return lambda query, *names: database.read_now(
+            lambda tx: fulltext.coverage(tx, "message", query, names)
+        )
+
+    def test_all_words_are_one_none_are_nothing_and_rare_ones_count_more(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        put(all="the blue harbours", rare="harbour", often="the", none="tea")
+        put("bob", more="the the", again="the sea")
+        found = covered("The blue harbour", "all", "rare", "often", "none")
+        assert found["all"] == pytest.approx(1)
+        assert found["all"] > found["rare"] > found["often"] > found["none"] == 0
+
+    def test_what_stands_nowhere_is_missed(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        put(one="harbour", two="tea")
+        assert covered("harbour", "one")["one"] == pytest.approx(1)
+        assert covered("harbour zeppelin", "one")["one"] == pytest.approx(1 / 2)
+
+    def test_of_a_long_query_a_text_needs_the_rarest_words_alone(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        rare = " ".join(f"word{number}" for number in range(fulltext.MOST_WEIGHED))
+        put(it=rare, **{f"x{number}": "the a of" for number in range(3)})
+        assert covered(f"the {rare} a of", "it")["it"] == pytest.approx(1)
+
+    @pytest.mark.parametrize("query", ["", "?!", "nowhere"])
+    def test_a_query_that_finds_nothing_covers_nothing(
+        self, put: Put, covered: Callable[..., dict[str, float]], query: str
+    ) -> None:
+        put(it="harbour")
+        assert covered(query, "it") == {"it": 0.0}
+        assert covered("harbour") == {}
+
+    def test_scripts_without_spaces_are_covered_too(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        put(it="私は東京に住んでいます", other="お茶")
+        found = covered("東京", "it", "other")
+        assert found == {"it": pytest.approx(1), "other": 0.0}

@@ -24,9 +24,9 @@ from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.messages import CallStatus, Usage
 from pagedaemon.store import conversations, journal
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.journal import Plan, PlannedCall, Wake
+from pagedaemon.store.journal import Plan, PlannedCall, Wake, WakeKind
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.testing import ScriptedModel, call, say, view
+from pagedaemon.testing import ScriptedModel, call, say, text, view
 from pagedaemon.tools.tool import Tool
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -107,17 +107,25 @@ def left(store: Path, work: Callable[[Transaction], object]) -> None:
         space.write_now(work)
 
 
-def running_turn(tx: Transaction, conversation_id: str, words: str) -> str:
+def running_turn(
+    tx: Transaction, conversation_id: str, words: str, kind: WakeKind = "message"
+) -> str:
     """T0 and T1 by a process that is gone. Returns the turn's id."""
     head = journal.head(tx, conversation_id)
     assert head is not None
-    turn_id = journal.accept(tx, head, Wake(words), owner=DEAD, running=True, now=NOW)
+    turn_id = journal.accept(tx, head, Wake(words, kind=kind), owner=DEAD, running=True, now=NOW)
     seq = head.last_seq + 1
     newest = conversations.window(tx, conversation_id)[0]
-    message = replace(newest, id=new_id("message"), seq=seq, text=words, turn_id=turn_id)
+    message = replace(newest, id=new_id("message"), seq=seq, kind=kind, text=words, turn_id=turn_id)
     conversations.add_messages(tx, head.agent.id, conversation_id, [message])
     journal.claim(
-        tx, head, owner=DEAD, last_turn=head.last_turn + 1, last_seq=seq, warned=False, until=NOW
+        tx,
+        head,
+        owner=DEAD,
+        seconds=30.0,
+        last_turn=head.last_turn + 1,
+        last_seq=seq,
+        warned=False,
     )
     return turn_id
 
@@ -179,10 +187,10 @@ async def test_a_turn_whose_conversation_was_taken_over_writes_nothing_more(
                 tx,
                 head,
                 owner=DEAD,
+                seconds=30.0,
                 last_turn=head.last_turn,
                 last_seq=head.last_seq,
                 warned=False,
-                until=NOW,
             )
 
         left(tmp_path, taken_over)
@@ -203,11 +211,11 @@ async def test_a_lease_of_another_epoch_does_not_pass_the_fence(tmp_path: Path, 
         head = journal.head(tx, conversation_id)
         assert head is not None
         ours = journal.Lease(conversation_id, DEAD, head.epoch)
-        journal.fence(tx, ours, NOW, 30.0)
+        journal.fence(tx, ours)
         with pytest.raises(LeaseLost):
-            journal.fence(tx, replace(ours, epoch=head.epoch + epoch), NOW, 30.0)
+            journal.fence(tx, replace(ours, epoch=head.epoch + epoch))
         with pytest.raises(LeaseLost):
-            journal.fence(tx, replace(ours, owner="1" * 32), NOW, 30.0)
+            journal.fence(tx, replace(ours, owner="1" * 32))
 
     left(tmp_path, work)
 
@@ -233,6 +241,37 @@ async def test_a_running_turn_of_a_dead_process_is_answered(tmp_path: Path) -> N
     left(tmp_path, lambda tx: running_turn(tx, conversation_id, "Anyone there?"))
     turn = await recovered(tmp_path, ScriptedModel(echo), [])
     assert (turn.stop_reason, turn.reply) == ("end_turn", "Anyone there? / ")
+
+
+async def test_a_queued_heartbeat_of_a_dead_process_wakes_the_agent(tmp_path: Path) -> None:
+    conversation_id = await made(tmp_path)
+
+    def work(tx: Transaction) -> None:
+        head = journal.head(tx, conversation_id)
+        assert head is not None
+        wake = Wake(kind="heartbeat", label="owner")
+        turn_id = journal.accept(tx, head, wake, owner=DEAD, running=False, now=NOW)
+        row = journal.turn_by_id(tx, turn_id)
+        assert row is not None
+        assert (row.event, row.wake) == ("heartbeat", wake)
+
+    left(tmp_path, work)
+    model = ScriptedModel([text("")])
+    turn = await recovered(tmp_path, model, [])
+    assert (turn.stop_reason, turn.reply) == ("end_turn", None)
+    assert [event["reason"] for event in view(model.requests[0]).events] == ["woken"]
+
+
+async def test_a_running_heartbeat_of_a_dead_process_goes_on_and_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    conversation_id = await made(tmp_path)
+    event = '{"type": "heartbeat", "reason": "woken"}'
+    left(tmp_path, lambda tx: running_turn(tx, conversation_id, event, "heartbeat"))
+    model = ScriptedModel([text("")])
+    turn = await recovered(tmp_path, model, [])
+    assert (turn.stop_reason, turn.reply, len(turn.steps)) == ("end_turn", None, 1)
+    assert [event["reason"] for event in view(model.requests[0]).events] == ["woken"]
 
 
 async def test_a_planned_reply_is_carried_out_and_not_asked_for_again(tmp_path: Path) -> None:
@@ -297,7 +336,7 @@ async def test_a_turn_that_goes_on_counts_its_attempts_anew(tmp_path: Path) -> N
         row = journal.turn_by_id(tx, turn_id)
         assert row is not None
         journal.take_up(tx, row, DEAD, NOW)
-        journal.set_turn(tx, turn_id, Usage(calls=1))
+        journal.set_turn(tx, turn_id, Usage(calls=1), told=row.told or ())
         row = journal.turn_by_id(tx, turn_id)
         assert row is not None
         assert (row.status, row.attempts, row.usage) == ("running", 1, Usage(calls=1))

@@ -103,7 +103,7 @@ def alembic(folder: Path) -> Config:
     return config
 
 
-def test_the_first_revision_makes_what_the_tables_make(tmp_path: Path, pool: StorePool) -> None:
+def test_the_migrations_make_what_the_tables_make(tmp_path: Path, pool: StorePool) -> None:
     make(tmp_path / "made.db", pool)
     config = alembic(upgrade.OURS.folder)
     engine = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
@@ -259,12 +259,12 @@ def test_what_cannot_be_opened_is_unavailable(tmp_path: Path, pool: StorePool) -
             Database.open(path, space="lin", pool=pool)
 
 
-ADDS_A_COLUMN = """
+ADDS_A_COLUMN = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9002"
+down_revision = "{upgrade.OURS.head}"
 
 
 def upgrade():
@@ -279,13 +279,13 @@ def later(tmp_path: Path) -> upgrade.History:
     """The history of a release that knows one revision more."""
     folder = tmp_path / "later 100%"
     shutil.copytree(upgrade.OURS.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "r0002_mood.py").write_text(ADDS_A_COLUMN)
-    return upgrade.History(("0001", "0002"), folder)
+    (folder / "versions" / "r9002_mood.py").write_text(ADDS_A_COLUMN)
+    return upgrade.History((*upgrade.OURS.revisions, "9002"), folder)
 
 
 @pytest.fixture
 def older(tmp_path: Path, pool: StorePool) -> Path:
-    """A store at the first revision, with an agent and a conversation that refers to it."""
+    """A store of this release, with an agent and a conversation that refers to it."""
     path = tmp_path / "space.db"
     database = Database.open(path, space="lin", pool=pool)
     database.write_now(
@@ -315,13 +315,13 @@ def test_an_older_store_is_upgraded_with_a_copy_first(
     bring(older, pool, later)
     assert ask(older, "SELECT name, mood FROM agents") == [("ada", "calm")]
     assert ask(older, "SELECT id FROM conversations") == [("c",)]
-    assert ask(older, "SELECT version_num FROM alembic_version") == [("0002",)]
+    assert ask(older, "SELECT version_num FROM alembic_version") == [("9002",)]
 
-    copy = older.with_name("space.db.before-0002")
-    assert ask(copy, "SELECT version_num FROM alembic_version") == [("0001",)]
+    copy = older.with_name("space.db.before-9002")
+    assert ask(copy, "SELECT version_num FROM alembic_version") == [(upgrade.OURS.head,)]
     assert ask(copy, "SELECT name FROM agents") == [("ada",)]
     make(copy, pool, "it opens")
-    with pytest.raises(StoreTooNew, match="0002"):
+    with pytest.raises(StoreTooNew, match="9002"):
         Database.open(older, space="lin", pool=pool)
 
 
@@ -331,11 +331,11 @@ def test_of_two_that_upgrade_at_once_one_does(
     connection = pool.connect(older, 10)
     found = upgrade.recognise(driver(connection), older, later)
     bring(older, pool, later)
-    copy = older.with_name("space.db.before-0002")
+    copy = older.with_name("space.db.before-9002")
     copy.unlink()
     upgrade.bring_to_head(connection, older, found, later)
     connection.close()
-    assert ask(older, "SELECT version_num FROM alembic_version") == [("0002",)]
+    assert ask(older, "SELECT version_num FROM alembic_version") == [("9002",)]
     assert not copy.exists()
 
 
@@ -353,12 +353,71 @@ def test_an_upgrade_that_fails_leaves_the_store_as_it_was(
     spoils: str,
     error: type[Exception],
 ) -> None:
-    (later.folder / "versions" / "r0002_mood.py").write_text(f"{ADDS_A_COLUMN}    {spoils}\n")
+    (later.folder / "versions" / "r9002_mood.py").write_text(f"{ADDS_A_COLUMN}    {spoils}\n")
     before = shape(older)
     with pytest.raises(error):
         bring(older, pool, later)
     assert shape(older) == before
-    assert ask(older, "SELECT version_num FROM alembic_version") == [("0001",)]
+    assert ask(older, "SELECT version_num FROM alembic_version") == [(upgrade.OURS.head,)]
     database = Database.open(older, space="lin", pool=pool)
     assert database.read_now(lambda tx: tx.scalar(select(text("name FROM agents")))) == "ada"
     database.close()
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """A store as the first schema made it, with something in it."""
+    path = tmp_path / "first.db"
+    config = alembic(upgrade.OURS.folder)
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        for statement in FIRST_ROWS:
+            connection.execute(text(statement))
+    engine.dispose()
+    return path
+
+
+FIRST_ROWS = (
+    """
+    INSERT INTO agents VALUES ('a', 'lin', 'ada', '{}', NULL, '[]', 1, 1, 2, 30, 4, 0, 0, 0,
+        '2026-11-30T00:00:00.000000+00:00', '2026-11-30T00:00:00.000000+00:00')
+    """,
+    """
+    INSERT INTO conversations VALUES ('c', 'lin', 'a', 'main', 0, NULL, NULL, 1, 1, 0, 0, 0, NULL,
+        '2026-11-30T00:00:00.000000+00:00')
+    """,
+    """
+    INSERT INTO messages (id, space, agent_id, conversation_id, seq, role, kind, text, status,
+        in_window, pinned, trust, created_at)
+    VALUES ('m', 'lin', 'a', 'c', 1, 'user', 'message', 'hello', '', 1, 0, 'user',
+        '2026-11-30T00:00:00.000000+00:00')
+    """,
+)
+
+
+def test_a_store_of_the_first_schema_becomes_one_of_this_release(
+    first: Path, tmp_path: Path, pool: StorePool
+) -> None:
+    make(first, pool, "new")
+    make(tmp_path / "made.db", pool)
+    assert shape(first) == shape(tmp_path / "made.db")
+    assert ask(first, "SELECT name, spent_prompt_tokens, spent_cost FROM agents") == [
+        ("ada", 30, 0.0)
+    ]
+    assert ask(first, "SELECT text FROM messages") == [("hello",)]
+    for added in ("attachments", "schedules", "pauses"):
+        assert ask(first, f"SELECT * FROM {added}") == []
+    copy = first.with_name(f"first.db.before-{upgrade.OURS.head}")
+    assert ask(copy, "SELECT version_num FROM alembic_version") == [("0001",)]
+    # The cascade reaches what the new schema added.
+    with closing(sqlite3.connect(first)) as raw:
+        raw.execute("PRAGMA foreign_keys=ON")
+        raw.execute(
+            "INSERT INTO attachments (id, space, message_id, position, kind, media_type, size,"
+            " sha256, created_at) VALUES ('x', 'lin', 'm', 0, 'image', 'image/png', 1, '', '')"
+        )
+        raw.execute("DELETE FROM agents")
+        raw.commit()
+    assert ask(first, "SELECT * FROM attachments") == []

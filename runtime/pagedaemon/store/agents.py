@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -126,7 +126,9 @@ def usage(tx: Transaction, agent_id: str) -> Usage:
     row = tx.first(select(*_SPENT_COLUMNS).where(agents.c.id == agent_id))
     if row is None:
         raise _deleted(agent_id)
-    return Usage(*row)
+    # The column is never null: nothing spent is what a sum of unknown prices comes to.
+    spent_so_far = Usage(*row)
+    return replace(spent_so_far, cost=spent_so_far.cost or None)
 
 
 def counts(tx: Transaction, agent_id: str) -> tuple[int, int]:
@@ -174,6 +176,7 @@ _SPENT_COLUMNS = (
     agents.c.spent_cached_tokens,
     agents.c.spent_reasoning_tokens,
     agents.c.spent_estimated,
+    agents.c.spent_cost,
 )
 """In the order of the fields of `Usage`."""
 
@@ -188,10 +191,12 @@ _SPENT = (
         spent_cached_tokens=agents.c.spent_cached_tokens + bindparam("cached_tokens"),
         spent_reasoning_tokens=agents.c.spent_reasoning_tokens + bindparam("reasoning_tokens"),
         spent_estimated=agents.c.spent_estimated | bindparam("estimated"),
+        spent_cost=agents.c.spent_cost + bindparam("cost"),
     )
 )
 
 
 def spent(tx: Transaction, agent_id: str, messages: int, usage: Usage) -> None:
     """Adds new messages and what they cost to an agent's counters."""
-    tx.execute(_SPENT, {"agent": agent_id, "more": messages, **asdict(usage)})
+    spent_now = {**asdict(usage), "cost": usage.cost or 0.0}
+    tx.execute(_SPENT, {"agent": agent_id, "more": messages, **spent_now})

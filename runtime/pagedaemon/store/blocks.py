@@ -310,14 +310,3 @@ def disown(tx: Transaction, agent_id: str) -> None:
 def set_owner(tx: Transaction, block_id: str, agent_id: str | None) -> None:
     """Makes a block an agent's own, or nobody's."""
     tx.execute(update(blocks).where(blocks.c.id == block_id).values(owner_agent_id=agent_id))
-
-
-def owned_only_by(tx: Transaction, agent_id: str) -> list[str]:
-    """Ids of blocks made for an agent that nobody else holds."""
-    others = (
-        select(agent_blocks.c.block_id)
-        .where(agent_blocks.c.block_id == blocks.c.id, agent_blocks.c.agent_id != agent_id)
-        .exists()
-    )
-    rows = tx.all(select(blocks.c.id).where(blocks.c.owner_agent_id == agent_id, ~others))
-    return [row[0] for row in rows]

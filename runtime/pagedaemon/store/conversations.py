@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,14 +11,19 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.sql import bindparam
 
 from pagedaemon.clock import new_id
+from pagedaemon.media import from_described
 from pagedaemon.messages import Call, Message
-from pagedaemon.store import fulltext
+from pagedaemon.store import attachments, fulltext, vectors
 from pagedaemon.store.tables import conversations, messages, provenance
 from pagedaemon.store.transaction import Transaction
 
 _SEARCHED = frozenset({"message", "reply", "result"})
 """Kinds whose text recall search can find. Events of the runtime are noise, and what its own memory
 tools returned (`data["builtin"]`) would only be found as a copy of what it shows."""
+
+
+_ATTACHED = "attachments"
+"""Key in a message's stored data: what came with it, without the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,9 @@ _WINDOW = (
 def message_of(row: Sequence[Any]) -> Message:
     """A row of `message_columns` as a message."""
     calls = tuple(Call(**call) for call in row[6] or ())
-    values: tuple[Any, ...] = (*row[:6], calls, *row[7:16], row[16] or {})
+    data = row[16] or {}
+    came = from_described(data.pop(_ATTACHED)) if _ATTACHED in data else ()
+    values: tuple[Any, ...] = (*row[:6], calls, *row[7:16], data, came)
     return Message(*values)
 
 
@@ -128,6 +135,7 @@ def remove(tx: Transaction, conversation_id: str) -> int:
         )
     ]
     fulltext.unindex_messages(tx, ids)
+    vectors.drop(tx, ids)
     tx.execute(
         delete(provenance).where(
             provenance.c.child_id.in_(
@@ -140,8 +148,9 @@ def remove(tx: Transaction, conversation_id: str) -> int:
 
 
 def window(tx: Transaction, conversation_id: str) -> list[Message]:
-    """The messages in the window, in their order."""
-    return [message_of(row) for row in tx.all(_WINDOW, {"conversation": conversation_id})]
+    """The messages in the window, in their order, with the bytes of their pictures."""
+    found = [message_of(row) for row in tx.all(_WINDOW, {"conversation": conversation_id})]
+    return attachments.with_pictures(tx, found)
 
 
 def between(tx: Transaction, conversation_id: str, first: int, last: int) -> list[Message]:
@@ -197,7 +206,7 @@ def add_messages(
                 "author": message.author,
                 "turn_id": message.turn_id,
                 "step_id": message.step_id,
-                "data": dict(message.data) or None,
+                "data": _data(message),
                 "created_at": message.created_at,
             }
             for message in new
@@ -214,9 +223,16 @@ def add_messages(
         fulltext.index_messages(tx, searchable)
 
 
+def _data(message: Message) -> dict[str, Any] | None:
+    data = dict(message.data)
+    if message.attachments:
+        data[_ATTACHED] = [one.described() for one in message.attachments]
+    return data or None
+
+
 def searched_text(message: Message) -> str:
     """What recall search reads of a message: who said it, and what was said or passed to a tool."""
-    said = [message.author, message.text, *message.data.get("said", ())]
+    said = [message.author, message.words, *message.data.get("said", ())]
     return "\n".join(part for part in said if part)
 
 
@@ -259,6 +275,34 @@ def sources_of(tx: Transaction, child_kind: str, child_id: str) -> list[tuple[st
     return [(row[0], row[1]) for row in rows]
 
 
+def summarised(tx: Transaction, conversation_id: str) -> list[Message]:
+    """The messages that the summary in the window stands for, in their order; also those that came
+    to it by way of an earlier summary, or from an earlier conversation."""
+    head = tx.scalar(
+        select(conversations.c.summary_id).where(conversations.c.id == conversation_id)
+    )
+    column = provenance.c
+    links = (
+        column.child_kind == "message",
+        column.parent_kind == "message",
+        column.relation.in_(("summary", "carried_over")),
+    )
+    found = select(column.parent_id).where(*links, column.child_id == head).cte(recursive=True)
+    found = found.union(
+        select(column.parent_id).join(found, column.child_id == found.c.parent_id).where(*links)
+    )
+    query = (
+        select(*_MESSAGE)
+        .where(messages.c.id.in_(select(found.c.parent_id)), messages.c.kind != "summary")
+        .order_by(
+            messages.c.conversation_id == conversation_id,
+            messages.c.conversation_id,
+            messages.c.seq,
+        )
+    )
+    return [message_of(row) for row in tx.all(query)]
+
+
 def summary_moved(
     tx: Transaction, conversation_id: str, *, summary_id: str | None, folds: int
 ) -> None:
@@ -275,13 +319,16 @@ def summary_moved(
     )
 
 
-def window_changed(tx: Transaction, conversation_id: str) -> None:
-    """Tells copies of the window in memory that they are out of date."""
-    tx.execute(
-        update(conversations)
-        .where(conversations.c.id == conversation_id)
-        .values(window_version=conversations.c.window_version + 1)
-    )
+def window_changed(tx: Transaction, conversation_id: str, *, warn_anew: bool = False) -> None:
+    """Tells copies of the window in memory that they are out of date.
+
+    Args:
+        warn_anew: the agent's alert is no longer in it.
+    """
+    changes: dict[str, Any] = {"window_version": conversations.c.window_version + 1}
+    if warn_anew:
+        changes["warned"] = False
+    tx.execute(update(conversations).where(conversations.c.id == conversation_id).values(**changes))
 
 
 def next_seq(tx: Transaction, conversation_id: str) -> int:
@@ -307,6 +354,37 @@ def reset(tx: Transaction, conversation_id: str) -> int:
     ).rowcount
     summary_moved(tx, conversation_id, summary_id=None, folds=0)
     return left
+
+
+def pop(tx: Transaction, conversation_id: str) -> list[Message]:
+    """Takes the last exchange out of the window, pinned or not; it stays in recall. Returns its
+    messages."""
+    gone = last_exchange(window(tx, conversation_id))
+    if gone:
+        ids = [message.id for message in gone]
+        leave_window(tx, ids)
+        set_pinned(tx, ids, pinned=False)
+        alerted = any(message.kind == "alert" for message in gone)
+        window_changed(tx, conversation_id, warn_anew=alerted)
+    return [replace(message, pinned=False) for message in gone]
+
+
+def last_exchange(queue: Sequence[Message]) -> list[Message]:
+    """What the newest turn has left in a window, from the event that woke the agent on. Without the
+    summary, which stands for what was before.
+
+    Where the event has been paged out, it is the rest of that turn: never part of another one.
+    """
+    exchange: list[Message] = []
+    for message in reversed(queue):
+        if message.kind == "summary":
+            continue
+        if exchange and message.turn_id != exchange[-1].turn_id:
+            break
+        exchange.append(message)
+        if message.role == "user" and message.kind != "alert" and message.step_id is None:
+            break
+    return exchange[::-1]
 
 
 def set_pinned(tx: Transaction, message_ids: Sequence[str], pinned: bool) -> None:

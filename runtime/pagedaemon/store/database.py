@@ -1,9 +1,13 @@
 """One space's file and the threads that work on it.
 
 A transaction is one plain function, run whole on a store thread: one hop for all of its statements.
-Writes of a space run one after another in the order they were given, on one connection; reads run
-beside them, each on a connection and a snapshot of its own, so that none waits for a write to reach
-the disk.
+Writes of a space run one after another in the order they were given, on one connection; those that
+wait together are committed together. Reads run beside them, each on a connection and a snapshot of
+its own, so that none waits for a write to reach the disk.
+
+The file under an open connection can be deleted or replaced, and SQLite would go on writing into
+what nobody can open again. So each write looks, before it commits, whether the path still leads to
+the file that was opened.
 """
 
 from __future__ import annotations
@@ -13,24 +17,25 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Condition, local
+from threading import Condition
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection
 
-from pagedaemon.errors import Closed, ConfigError, StorageUnavailable, StoreError
+from pagedaemon.errors import Closed, StorageUnavailable, StoreError
 from pagedaemon.store import upgrade
+from pagedaemon.store.group import Group, run_together
+from pagedaemon.store.pool import Lane, StorePool, Work, Write, require_outside
 from pagedaemon.store.transaction import Mode, Transaction, driver, run, storage_error
 
+__all__ = ["Database", "StorePool"]
+
 T = TypeVar("T")
-Work = Callable[[Transaction], T]
 
 BUSY_TIMEOUT = 30.0
 """Seconds a write waits for another process's lock."""
@@ -38,145 +43,6 @@ BUSY_TIMEOUT = 30.0
 IDLE_READERS = 2
 """Reader connections a space keeps open: each costs two file handles, and many spaces are open at
 once."""
-
-_thread = local()
-
-
-class Lane:
-    """The writes of one space that wait, in their order. Guarded by the pool's lock."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self.busy = False
-
-
-class StorePool:
-    """The threads that run the transactions of every space of one runtime.
-
-    All but one of them may be writing at a time, so that reads go on while writers wait for the
-    disk or for another process. Spaces with waiting writes take turns, one transaction each.
-
-    Args:
-        threads: how many there are at most. They start when they are needed.
-
-    Raises:
-        ConfigError: fewer than one thread.
-    """
-
-    def __init__(self, threads: int = 4) -> None:
-        if threads < 1:
-            raise ConfigError("a store needs at least one thread")
-        self._process = os.getpid()
-        self._threads = ThreadPoolExecutor(
-            threads, thread_name_prefix="pagedaemon-store", initializer=_mark_thread
-        )
-        self._may_write = max(1, threads - 1)
-        self._writing = 0
-        self._ready: deque[Lane] = deque()
-        self._changed = Condition()
-        self._closed = False
-        # One engine for all spaces: a statement is compiled once, and not once in each of them.
-        self._engine = create_engine("sqlite+pysqlite://", creator=_dial, poolclass=NullPool)
-
-    def close(self) -> None:
-        """Waits for what was begun and ends the threads. Nothing is accepted from here on."""
-        if self._process != os.getpid():
-            return
-        _require_outside()
-        with self._changed:
-            self._closed = True
-            self._changed.wait_for(lambda: not self._ready and self._writing == 0)
-        self._threads.shutdown(wait=True)
-
-    def connect(self, path: Path, busy_timeout: float) -> Connection:
-        """A connection to a file, which comes into being empty if it is not there. Nothing is set
-        on it yet.
-
-        Raises:
-            StorageUnavailable: the file cannot be opened.
-            Closed: the pool was closed, or the process was forked after it was made.
-        """
-        self._require_open()
-        _thread.dialled = (os.fspath(path), busy_timeout)
-        try:
-            return self._engine.connect()
-        except DBAPIError as error:
-            loss = storage_error(error.orig)
-            if loss is None:
-                raise
-            raise loss from error
-        finally:
-            # Nothing but this may dial: a reconnection by itself could reach another space's file.
-            del _thread.dialled
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Runs it as soon as a thread is free.
-
-        Raises:
-            Closed: the pool was closed, or the process was forked after it was made.
-        """
-        self._require_open()
-        try:
-            return self._threads.submit(work)
-        except RuntimeError as error:  # closed this very moment, or the program is ending
-            raise Closed("the store's threads were ended") from error
-
-    def submit_in_order(self, lane: Lane, work: Callable[[], T]) -> Future[T]:
-        """Runs it after everything given before it in the same lane. It cannot be cancelled.
-
-        Raises:
-            Closed: the pool was closed, or the process was forked after it was made.
-        """
-        outer: Future[T] = Future()
-        # Counts as begun from here on: a caller that stops waiting does not take its write back.
-        outer.set_running_or_notify_cancel()
-        with self._changed:
-            self._require_open()
-            lane.waiting.append((work, outer))
-            if not lane.busy:
-                lane.busy = True
-                self._ready.append(lane)
-        self._start_writes()
-        return outer
-
-    def _start_writes(self) -> None:
-        starting = []
-        with self._changed:
-            while self._ready and self._writing < self._may_write:
-                lane = self._ready.popleft()
-                self._writing += 1
-                # The one place where a group commit would take all that wait, and not the first.
-                starting.append((lane, *lane.waiting.popleft()))
-        for lane, work, outer in starting:
-            try:
-                inner = self._threads.submit(work)
-            except RuntimeError as error:  # the program is ending
-                inner = Future()
-                inner.set_exception(Closed(f"the store's threads were ended: {error}"))
-            inner.add_done_callback(partial(self._written, lane, outer))
-
-    def _written(self, lane: Lane, outer: Future[Any], inner: Future[Any]) -> None:
-        error = inner.exception()
-        if error is None:
-            outer.set_result(inner.result())
-        else:
-            outer.set_exception(error)
-        with self._changed:
-            self._writing -= 1
-            if lane.waiting:
-                self._ready.append(lane)
-            else:
-                lane.busy = False
-            self._changed.notify_all()
-        self._start_writes()
-
-    def _require_open(self) -> None:
-        if self._process != os.getpid():
-            raise Closed(
-                "the store belongs to the process this one was forked from: open a new one"
-            )
-        if self._closed:
-            raise Closed("the store's threads were ended: open a new runtime")
 
 
 class Database:
@@ -188,17 +54,21 @@ class Database:
     Attributes:
         path: the file.
         space: the space's name, which every row carries.
+        when_queued: called on a store thread after a commit that put texts in the outbox, with how
+            many. None: nobody here makes vectors of them, and none are put there.
     """
 
     def __init__(
         self, path: Path, space: str, pool: StorePool, writer: Connection, busy_timeout: float
     ) -> None:
         self.path = path
+        self._identity = _identity(path)
         self.space = space
+        self.when_queued: Callable[[int], None] | None = None
         self._pool = pool
         self._busy_timeout = busy_timeout
         self._writer: Connection | None = writer
-        self._lane = Lane()
+        self._lane = Lane(self._run_writes)
         self._readers: list[Connection] = []
         self._changed = Condition()
         self._running = 0
@@ -219,7 +89,8 @@ class Database:
 
         Raises:
             StoreTooNew: a newer release wrote it. It is left as it was.
-            StorageUnavailable: it cannot be read or written, or is no store of ours.
+            StorageUnavailable: it cannot be read or written, is no store of ours, or is empty or
+                missing where there was one.
             StorageFull: there is no room to make or upgrade it.
             Closed: the pool was closed.
         """
@@ -227,6 +98,7 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageUnavailable(f"the folder of {path} cannot be made: {error}") from error
+        _refuse_remains(path)
         with _opening(pool, path, busy_timeout) as writer:
             raw = driver(writer)
             # Nothing is set before the file is known to be ours: setting the journal mode writes to
@@ -239,13 +111,15 @@ class Database:
     async def write(self, work: Work[T]) -> T:
         """Runs a function in one transaction that may write, after all writes given before it.
 
-        It runs to its end also when the awaiting task is cancelled; it may be run again, so it must
-        have no effect outside the transaction.
+        When the awaiting task is cancelled, a write that still waits its turn is taken back, and
+        one that has begun runs to its end. It may be run again, so it must have no effect outside
+        the transaction; and it may see what writes given before it have not committed yet, but is
+        then never committed without them.
 
         Raises:
             StorageFull: there is no room; nothing was stored.
-            StorageUnavailable: the file cannot be read or written, or stayed locked; nothing was
-                stored.
+            StorageUnavailable: the file cannot be read or written, stayed locked, or was deleted
+                or replaced since it was opened; nothing was stored.
             Closed: the database was closed, or the process was forked after it was opened.
         """
         return await asyncio.wrap_future(self._submit_write(work))
@@ -262,12 +136,12 @@ class Database:
 
     def write_now(self, work: Work[T]) -> T:
         """`write` for callers without an event loop: blocks until it is stored."""
-        _require_outside()
+        require_outside()
         return self._submit_write(work).result()
 
     def read_now(self, work: Work[T]) -> T:
         """`read` for callers without an event loop."""
-        _require_outside()
+        require_outside()
         return self._submit_read(work).result()
 
     def close(self) -> None:
@@ -278,7 +152,7 @@ class Database:
         """
         if self._process != os.getpid():
             return
-        _require_outside()
+        require_outside()
         with self._changed:
             self._closed = True
             self._changed.wait_for(lambda: self._running == 0)
@@ -291,13 +165,14 @@ class Database:
 
     def _submit_write(self, work: Work[T]) -> Future[T]:
         self._begin()
+        write = Write(work)
+        write.future.add_done_callback(self._end)
         try:
-            future = self._pool.submit_in_order(self._lane, partial(self._run_write, work))
+            self._pool.submit_in_order(self._lane, write)
         except Closed:
-            self._end()
+            write.future.cancel()
             raise
-        future.add_done_callback(self._end)
-        return future
+        return write.future
 
     def _submit_read(self, work: Work[T]) -> Future[T]:
         self._begin()
@@ -325,10 +200,77 @@ class Database:
             if self._running == 0:
                 self._changed.notify_all()
 
-    def _run_write(self, work: Work[T]) -> T:
-        # One write runs at a time, so the writer needs no lock.
+    def _run_writes(self, batch: Sequence[Write[Any]]) -> Sequence[Write[Any]]:
+        """Runs writes that waited together. Returns those that are still to be run."""
+        wanted = [write for write in batch if not write.future.cancelled()]
+        if len(wanted) > 1:
+            return self._run_together(wanted)
+        for write in wanted:
+            write.keep(partial(self._run_write, write.work))
+            write.settle()
+        return ()
+
+    def _run_together(self, writes: Sequence[Write[Any]]) -> Sequence[Write[Any]]:
+        when_queued = self.when_queued
+        try:
+            group = self._grouped(writes, embeds=when_queued is not None)
+        except StoreError as error:
+            group = Group(deque(writes), loss=error)
+        if group.loss is None:
+            if group.queued and when_queued is not None:
+                when_queued(group.queued)
+            for write in group.begun:
+                if isinstance(write.error, StoreError):
+                    self._name_file(write.error)
+                write.settle()
+            return group.left
+        if group.begun:
+            for write in group.begun:
+                write.alone = True
+            return [*group.begun, *group.left]
+        if not isinstance(group.loss, StoreError):
+            raise group.loss
+        # All of them have waited for what cannot be begun.
+        for write in writes:
+            told = type(group.loss)(*group.loss.args)
+            told.__cause__ = group.loss
+            self._name_file(told)
+            write.refuse(told)
+        return ()
+
+    def _grouped(self, writes: Sequence[Write[Any]], *, embeds: bool) -> Group:
+        connection = self._take_writer()
+        sound = False
+        try:
+            group = run_together(
+                connection, self.space, writes, embeds=embeds, ready=self._require_same_file
+            )
+            sound = not isinstance(group.loss, StorageUnavailable)
+            return group
+        finally:
+            self._give_back(connection, "write", sound and not connection.invalidated)
+
+    def _take_writer(self) -> Connection:
+        # Writes of a space are run by one thread at a time, so the writer needs no lock.
         connection, self._writer = self._writer, None
-        return self._run(connection or self._connect("write"), "write", work)
+        return connection or self._connect("write")
+
+    def _run_write(self, work: Work[T]) -> T:
+        when_queued = self.when_queued
+        queued = 0
+
+        def whole(tx: Transaction) -> T:
+            nonlocal queued
+            tx.embeds = when_queued is not None
+            value = work(tx)
+            queued = tx.queued
+            self._require_same_file()
+            return value
+
+        value = self._run(self._take_writer(), "write", whole)
+        if queued and when_queued is not None:
+            when_queued(queued)
+        return value
 
     def _run_read(self, work: Work[T]) -> T:
         with self._changed:
@@ -340,12 +282,15 @@ class Database:
         try:
             return run(connection, self.space, mode, work)
         except StoreError as error:
-            error.add_note(f"file: {self.path}")
+            self._name_file(error)
             # Whatever went wrong with the file may be gone for whoever opens it anew.
             sound = not isinstance(error, StorageUnavailable)
             raise
         finally:
             self._give_back(connection, mode, sound and not connection.invalidated)
+
+    def _name_file(self, error: StoreError) -> None:
+        error.add_note(f"file: {self.path}")
 
     def _give_back(self, connection: Connection, mode: Mode, sound: bool) -> None:
         if sound and mode == "write":
@@ -358,7 +303,18 @@ class Database:
         if not keep:
             connection.close()
 
+    def _require_same_file(self) -> None:
+        found = _identity(self.path)
+        if found != self._identity:
+            what = "deleted or moved" if found is None else "replaced by another file"
+            raise StorageUnavailable(
+                f"{self.path} was {what} while it was open, so nothing more is written to it. "
+                "Close this runtime, put the store's folder back (from a backup), and open a new "
+                "one."
+            )
+
     def _connect(self, mode: Mode) -> Connection:
+        self._require_same_file()  # or an empty file would be made in its place
         with _opening(self._pool, self.path, self._busy_timeout) as connection:
             _configure(driver(connection), self._busy_timeout)
             if mode == "read":
@@ -366,25 +322,30 @@ class Database:
         return connection
 
 
-def _mark_thread() -> None:
-    _thread.of_pool = True
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to: device and inode. None: to none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
-def _require_outside() -> None:
-    assert not getattr(_thread, "of_pool", False), (
-        "a transaction function waits for the store itself"
-    )
+def _refuse_remains(path: Path) -> None:
+    """An empty or missing file is a new store, unless something beside it is left of an older one.
 
-
-def _dial() -> sqlite3.Connection:
-    path, busy_timeout = _thread.dialled
-    return sqlite3.connect(
-        path,
-        timeout=busy_timeout,
-        isolation_level=None,  # begin and commit are ours
-        check_same_thread=False,
-        cached_statements=256,
-    )
+    A first opening that was killed leaves an empty file and nothing else: SQLite makes the log only
+    once the file has its first page. Therefore the log is looked at first: another process may be
+    making the store at this moment.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    remains = [log] if log.is_file() and log.stat().st_size else []
+    remains += sorted(path.parent.glob(f"{path.name}.before-*"))
+    if remains and not (path.is_file() and path.stat().st_size):
+        raise StorageUnavailable(
+            f"{path} is empty or missing, but {remains[0].name} beside it is left of a store in "
+            "use. Put the file back from a backup; or move the whole folder away to begin anew."
+        )
 
 
 @contextmanager

@@ -16,11 +16,14 @@ VACUUM may number those anew.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import (
     Executable,
@@ -34,8 +37,9 @@ from sqlalchemy import (
     bindparam,
     column,
     delete,
-    false,
+    func,
     insert,
+    literal,
     select,
     table,
 )
@@ -125,6 +129,12 @@ MOST_TERMS = 64
 MOST_CHARACTERS = 10_000
 """Characters of a query that are read."""
 
+MOST_MATCHES = 1_000
+"""Texts beyond which a further, more frequent word of a query is left out by `telling`."""
+
+MOST_WEIGHED = 8
+"""Words of a long query that a text may be expected to have: the rarest."""
+
 LONGEST_WORD = 8
 """Characters. A longer run of an unspaced script is taken for a sentence, looked for by its pairs
 alone."""
@@ -187,24 +197,95 @@ def indexed(kind: Kind) -> Select[tuple[str]]:
     return select(words.c.id)
 
 
-def matching(kind: Kind, query: str) -> Subquery:
-    """Rows with any word of the query, as a subquery with the columns `id` and `score`.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a query is looked for."""
 
-    `score` is higher for better: SQLite's bm25 (k1 = 1.2, b = 0.75; Robertson and Zaragoza, "The
-    Probabilistic Relevance Framework", 2009) with its sign turned. Nothing matches where nothing is
+    match: str
+    """An FTS5 expression."""
+    broad: bool
+    """It may match more than `MOST_MATCHES` texts."""
+
+
+def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
+    """A query without the words that say least, where there are others; None if nothing in it is
     searchable.
+
+    A word that stands in thousands of texts tells them hardly apart, and scoring them all is what
+    a search costs. So words are taken from the rarest on, as long as all that they match stays
+    under `MOST_MATCHES`; the rarest counts whatever it matches.
     """
-    words, index = _TABLES[kind]
+    terms = _query_terms(query)
+    if not terms:
+        return None
+    found = _frequencies(tx, kind, terms)
+    room = MOST_MATCHES
+    kept: list[str] = []
+    for term, frequency in sorted(found.items(), key=lambda one: one[1]):
+        if frequency > room and kept:
+            break
+        if frequency:
+            room -= frequency
+            kept.append(term)
+    # In the order in which they were asked for, so that the same words are the same query.
+    terms = [term for term in terms if term in kept] or terms[:1]
+    return Asked(" OR ".join(terms), room < 0)
+
+
+def coverage(tx: Transaction, kind: Kind, query: str, ids: Sequence[str]) -> dict[str, float]:
+    """How much of a query the texts with these ids cover, from 0 to 1: the weight of its words that
+    they have over the weight of all, of the `MOST_WEIGHED` heaviest. Comparable between queries,
+    which the score of a match is not.
+
+    A word's weight is its idf, ln(1 + (N - n + 0.5) / (n + 0.5)), with n of N texts that have it
+    (Robertson and Zaragoza, 2009, in the form of Lucene, which is above 0 in the smallest index).
+    What stands nowhere weighs as much as what stands in one text, and what `telling` would find
+    too frequent nothing.
+    """
+    words, _ = _TABLES[kind]
+    # The last number given: no less than there are texts, and known without counting them.
+    texts = int(tx.scalar(select(func.coalesce(func.max(words.c.number), 0))))
+    weights: dict[str, float] = {}
+    for term, frequency in _frequencies(tx, kind, _query_terms(query)).items():
+        found = max(1, frequency)
+        if found <= MOST_MATCHES:
+            weights[term] = math.log(1 + (max(texts - found, 0) + 0.5) / (found + 0.5))
+    heaviest = sorted(weights, key=lambda term: -weights[term])[:MOST_WEIGHED]
+    covered = dict.fromkeys(ids, 0.0)
+    for term in heaviest:
+        match = MATCHING[kind]
+        for row in tx.all(select(match.c.id).where(match.c.id.in_(ids)), {"match": term}):
+            covered[row[0]] += weights[term]
+    whole = sum(weights[term] for term in heaviest)
+    return {one: weight / whole for one, weight in covered.items()} if whole else covered
+
+
+def _matching(words: TableClause, index: TableClause, most: int | None = None) -> Subquery:
+    """What matches, with the columns `id` and `score`; only the best `most` unless None."""
+    asked = index.c[index.name].op("MATCH")(bindparam("match", type_=String()))
+    hits: TableClause | Subquery = index
+    if most is not None:
+        best = select(index.c.rowid, index.c.rank).where(asked).order_by(index.c.rank).limit(most)
+        hits = best.subquery("best")
     # The plus keeps SQLite from asking the index again for each row of another table that a filter
     # picked; it is asked once, and filters are applied to what it found.
-    number: UnaryExpression[int] = UnaryExpression(index.c.rowid, operator=custom_op("+"))
-    found = select(words.c.id, (-index.c.rank).label("score")).select_from(
-        index.join(words, words.c.number == number)
+    number: UnaryExpression[int] = UnaryExpression(hits.c.rowid, operator=custom_op("+"))
+    found = select(words.c.id, (-hits.c.rank).label("score")).select_from(
+        hits.join(words, words.c.number == number)
     )
-    expression = match_expression(query)
-    if expression is None:
-        return found.where(false()).subquery("found")
-    return found.where(index.c[index.name].op("MATCH")(expression)).subquery("found")
+    return (found if most is not None else found.where(asked)).subquery("found")
+
+
+MATCHING: dict[Kind, Subquery] = {kind: _matching(*both) for kind, both in _TABLES.items()}
+"""What matches the FTS5 expression in the parameter `match`, with the columns `id` and `score`.
+
+`score` is higher for better: SQLite's bm25 (k1 = 1.2, b = 0.75; Robertson and Zaragoza, "The
+Probabilistic Relevance Framework", 2009) with its sign turned."""
+
+BEST_MATCHING: dict[Kind, Subquery] = {
+    kind: _matching(*both, most=MOST_MATCHES) for kind, both in _TABLES.items()
+}
+"""The same, of the best `MOST_MATCHES` alone: for an expression that matches many more."""
 
 
 def match_expression(query: str) -> str | None:
@@ -213,8 +294,11 @@ def match_expression(query: str) -> str | None:
     Words are joined by OR and what stands in double quotes must stand together. All else is taken
     as blank space, so that no text is a syntax error or a command.
     """
-    terms = islice(dict.fromkeys(_terms(_folded(query[:MOST_CHARACTERS]))), MOST_TERMS)
-    return " OR ".join(terms) or None
+    return " OR ".join(_query_terms(query)) or None
+
+
+def _query_terms(query: str) -> list[str]:
+    return list(islice(dict.fromkeys(_terms(_folded(query[:MOST_CHARACTERS]))), MOST_TERMS))
 
 
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
@@ -313,6 +397,24 @@ def _upsert(words: TableClause) -> Executable:
 
 # Made once: building such a statement takes longer than running it.
 _PUT: dict[Kind, Executable] = {kind: _upsert(words) for kind, (words, _) in _TABLES.items()}
+
+
+def _frequency(index: TableClause) -> Select[Any]:
+    term = func.json_each(bindparam("terms")).table_valued("value")
+    # Counted only up to where it no longer matters.
+    found = select(literal(1)).where(index.c[index.name].op("MATCH")(term.c.value))
+    some = found.limit(bindparam("most")).correlate(term).subquery()
+    counted = select(func.count()).select_from(some).correlate(term).scalar_subquery()
+    return select(term.c.value, counted)
+
+
+_FREQUENCY = {kind: _frequency(index) for kind, (_, index) in _TABLES.items()}
+
+
+def _frequencies(tx: Transaction, kind: Kind, terms: Sequence[str]) -> dict[str, int]:
+    """In how many texts each term stands, up to one more than `MOST_MATCHES`."""
+    values = {"terms": json.dumps(terms), "most": MOST_MATCHES + 1}
+    return {row[0]: row[1] for row in tx.all(_FREQUENCY[kind], values)}
 
 
 def _put(tx: Transaction, kind: Kind, rows: Sequence[tuple[str, str]]) -> None:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    FromClause,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from pagedaemon.clock import new_id
 from pagedaemon.messages import Label
-from pagedaemon.store import fulltext
+from pagedaemon.store import fulltext, outbox, vectors
+from pagedaemon.store.candidates import Allowed, Searched, Shape, as_list, listed
 from pagedaemon.store.tables import (
     agent_archives,
     archives,
-    embeddings,
     passage_tags,
     passages,
     provenance,
@@ -41,6 +54,10 @@ class NewPassage:
     scope: str | None = None
     happened_at: datetime | None = None
     expires_at: datetime | None = None
+    position: int | None = None
+    """Place in its document, from 1."""
+    source_note: str | None = None
+    """Of a document: the file it was read from. No model sees it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +78,14 @@ class PassageRow:
     uses: int
     created_at: datetime
     used_at: datetime | None
+    happened_at: datetime | None
+    expires_at: datetime | None
+    position: int | None
     score: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What the score is the sum of."""
+    via: str | None = None
+    """What found it: `keywords`, or the index that did; None where nothing was ranked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +115,17 @@ _COLUMNS = (
     passages.c.uses,
     passages.c.created_at,
     passages.c.used_at,
+    passages.c.happened_at,
+    passages.c.expires_at,
+    passages.c.position,
 )
+
+DOCUMENT = "file"
+"""The source kind of a document's passages. They belong to it: what an agent saves in the same
+words is a passage of its own, so that it stays when the document goes."""
+
+AT_ONCE = 500
+"""Rows that one statement names: SQLite takes some 32,000 values."""
 
 
 def content_hash(text: str) -> str:
@@ -129,54 +163,78 @@ def same_text(tx: Transaction, archive_id: str, text: str, now: datetime) -> str
         select(passages.c.id).where(
             passages.c.archive_id == archive_id,
             passages.c.content_hash == content_hash(text),
+            passages.c.source_kind != DOCUMENT,
             *_living(now),
         )
     )
     return None if found is None else str(found)
 
 
-def _living(now: datetime) -> tuple[ColumnElement[bool], ...]:
+def _living(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:
     expires = passages.c.expires_at
     return passages.c.status == "active", or_(expires.is_(None), expires > now)
 
 
 def add(tx: Transaction, archive_id: str, agent_id: str, new: NewPassage, now: datetime) -> str:
     """Stores a passage, makes it searchable and returns its id."""
-    passage_id = new_id("passage")
-    tx.execute(
-        insert(passages),
-        {
-            "id": passage_id,
-            "space": tx.space,
-            "archive_id": archive_id,
-            "agent_id": agent_id,
-            "text": new.text,
-            "content_hash": content_hash(new.text),
-            "kind": new.kind,
-            "subject": new.subject,
-            "attribute": new.attribute,
-            "scope": new.scope,
-            "purposes": [],
-            "importance": new.importance,
-            "confidence": new.confidence,
-            "source_kind": new.source_kind,
-            "source_id": new.source_id,
-            "trust": new.label,
-            "status": "active",
-            "uses": 0,
-            "created_at": now,
-            "happened_at": new.happened_at,
-            "used_at": None,
-            "expires_at": new.expires_at,
-        },
-    )
-    if new.tags:
+    return add_all(tx, archive_id, agent_id, [new], now)[0]
+
+
+def add_all(
+    tx: Transaction, archive_id: str, agent_id: str, new: Sequence[NewPassage], now: datetime
+) -> list[str]:
+    """`add` for many: their ids, in the same order."""
+    ids = [new_id("passage") for _ in new]
+    tagged = [
+        {"passage_id": passage_id, "tag": tag}
+        for passage_id, passage in zip(ids, new, strict=True)
+        for tag in dict.fromkeys(passage.tags)
+    ]
+    if new:
         tx.execute(
-            insert(passage_tags),
-            [{"passage_id": passage_id, "tag": tag} for tag in dict.fromkeys(new.tags)],
+            insert(passages),
+            [
+                _values(tx.space, archive_id, agent_id, passage_id, passage, now)
+                for passage_id, passage in zip(ids, new, strict=True)
+            ],
         )
-    fulltext.index_passage(tx, passage_id, _searched(new.text, new.tags))
-    return passage_id
+    if tagged:
+        tx.execute(insert(passage_tags), tagged)
+    for passage_id, passage in zip(ids, new, strict=True):
+        fulltext.index_passage(tx, passage_id, searched_text(passage.text, passage.tags))
+    outbox.queue(tx, "passage", ids, now)
+    return ids
+
+
+def _values(
+    space: str, archive_id: str, agent_id: str, passage_id: str, new: NewPassage, now: datetime
+) -> dict[str, Any]:
+    return {
+        "id": passage_id,
+        "space": space,
+        "archive_id": archive_id,
+        "agent_id": agent_id,
+        "text": new.text,
+        "content_hash": content_hash(new.text),
+        "kind": new.kind,
+        "subject": new.subject,
+        "attribute": new.attribute,
+        "scope": new.scope,
+        "purposes": [],
+        "importance": new.importance,
+        "confidence": new.confidence,
+        "source_kind": new.source_kind,
+        "source_id": new.source_id,
+        "source_note": new.source_note,
+        "trust": new.label,
+        "status": "active",
+        "position": new.position,
+        "uses": 0,
+        "created_at": now,
+        "happened_at": new.happened_at,
+        "used_at": None,
+        "expires_at": new.expires_at,
+    }
 
 
 def renew(tx: Transaction, passage_id: str, new: NewPassage, now: datetime) -> None:
@@ -197,10 +255,12 @@ def renew(tx: Transaction, passage_id: str, new: NewPassage, now: datetime) -> N
     if more:
         tx.execute(insert(passage_tags), [{"passage_id": passage_id, "tag": tag} for tag in more])
         text = tx.scalar(select(passages.c.text).where(passages.c.id == passage_id))
-        fulltext.index_passage(tx, passage_id, _searched(text, [*had, *more]))
+        fulltext.index_passage(tx, passage_id, searched_text(text, [*had, *more]))
+        outbox.queue(tx, "passage", [passage_id], now)
 
 
-def _searched(text: str, tags: Sequence[str]) -> str:
+def searched_text(text: str, tags: Sequence[str]) -> str:
+    """What keyword search reads of a passage."""
     return " ".join([text, *tags])
 
 
@@ -214,68 +274,123 @@ def refresh(tx: Transaction, passage_ids: Sequence[str], now: datetime) -> None:
         )
 
 
-def _filtered(query: Select[Any], given: PassageFilter) -> Select[Any]:
+def _conditions() -> dict[str, ColumnElement[bool]]:
+    """What each field of a filter asks, by its name, which is its parameter's too."""
     column = passages.c
-    mine = select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == given.agent_id)
-    query = query.where(
-        column.archive_id.in_(mine),
-        *_living(given.now),
+    instant = column.created_at.type
+    mine = select(agent_archives.c.archive_id).where(
+        agent_archives.c.agent_id == bindparam("agent_id")
     )
-    if given.kinds:
-        query = query.where(column.kind.in_(given.kinds))
-    if given.tags:
-        tagged = select(passage_tags.c.passage_id).where(passage_tags.c.tag.in_(given.tags))
-        query = query.where(column.id.in_(tagged))
-    if given.start is not None:
-        query = query.where(column.created_at >= given.start)
-    if given.end is not None:
-        query = query.where(column.created_at < given.end)
-    return query
+    tag = passage_tags.c.tag
+    tagged = select(passage_tags.c.passage_id).where(tag.in_(select(listed("tags").c.value)))
+    return {
+        "agent_id": column.archive_id.in_(mine),
+        "now": and_(*_living(bindparam("now", type_=instant))),
+        "tags": column.id.in_(tagged),
+        "kinds": column.kind.in_(select(listed("kinds").c.value)),
+        "start": column.created_at >= bindparam("start", type_=instant),
+        "end": column.created_at < bindparam("end", type_=instant),
+    }
 
 
-def search(
-    tx: Transaction, words: str | None, given: PassageFilter, *, offset: int, limit: int
+def _newest_first(table: FromClause) -> tuple[ColumnElement[Any], ...]:
+    return table.c.created_at.desc(), table.c.id
+
+
+_CONDITIONS = _conditions()
+
+
+@lru_cache(maxsize=64)
+def _shape(fields: tuple[str, ...]) -> Shape:
+    return Shape("passage", passages, [_CONDITIONS[name] for name in fields], _newest_first)
+
+
+def _given(given: PassageFilter) -> dict[str, Any]:
+    """The fields of a filter that filter."""
+    values = {name: getattr(given, name) for name in _CONDITIONS}
+    found = {name: value for name, value in values.items() if value not in (None, ())}
+    return found | {name: as_list(found[name]) for name in ("tags", "kinds") if name in found}
+
+
+def in_order(
+    tx: Transaction, given: PassageFilter, *, offset: int, limit: int
 ) -> tuple[list[PassageRow], int]:
-    """One page of passages and the total. With words: best first; without: newest first."""
-    if words is None:
-        total = tx.scalar(_filtered(select(func.count()).select_from(passages), given))
-        query = _filtered(select(*_COLUMNS), given)
-        ordered = query.order_by(passages.c.created_at.desc(), passages.c.id)
-        rows = tx.all(ordered.offset(offset).limit(limit))
-        return _passages(tx, rows, [0.0] * len(rows)), int(total or 0)
-    if fulltext.match_expression(words) is None:
-        return [], 0
-    match = fulltext.matching("passage", words)
-    joined = passages.join(match, match.c.id == passages.c.id)
-    total = tx.scalar(_filtered(select(func.count()).select_from(joined), given))
-    query = _filtered(select(*_COLUMNS, match.c.score).select_from(joined), given)
-    ordered = query.order_by(match.c.score.desc(), passages.c.created_at.desc(), passages.c.id)
-    rows = tx.all(ordered.offset(offset).limit(limit))
-    return _passages(tx, rows, [float(row[-1]) for row in rows]), int(total or 0)
+    """One page of what passes a filter, newest first, and the total."""
+    values = _given(given)
+    conditions = [_CONDITIONS[name] for name in values]
+    total = tx.scalar(select(func.count()).select_from(passages).where(*conditions), values)
+    query = select(*_COLUMNS).where(*conditions).order_by(*_newest_first(passages))
+    return _passages(tx, tx.all(query.offset(offset).limit(limit), values)), int(total)
+
+
+def searched(given: PassageFilter) -> Searched:
+    """What a search with this filter looks at."""
+    values = _given(given)
+    return Searched(_shape(tuple(values)), values)
+
+
+def allowed(given: PassageFilter) -> Allowed:
+    """Which passages pass a filter."""
+    return searched(given).allowed
+
+
+def searched_texts(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
+    """What a search reads of passages, by id: text and tags."""
+    return {row.id: searched_text(row.text, row.tags) for row in by_ids(tx, ids).values()}
+
+
+def by_ids(tx: Transaction, ids: Sequence[str]) -> dict[str, PassageRow]:
+    """Passages by id, whatever their status: for ids that passed a filter."""
+    rows = tx.all(_BY_IDS, {"ids": as_list(ids)}) if ids else ()
+    return {row.id: row for row in _passages(tx, rows)}
+
+
+_BY_IDS = select(*_COLUMNS).where(passages.c.id.in_(select(listed("ids").c.value)))
+_LIVING = _BY_IDS.where(_CONDITIONS["agent_id"], _CONDITIONS["now"])
+_TAGS = (
+    select(passage_tags.c.passage_id, passage_tags.c.tag)
+    .where(passage_tags.c.passage_id.in_(select(listed("ids").c.value)))
+    .order_by(passage_tags.c.tag)
+)
+
+
+def living(
+    tx: Transaction, agent_id: str, ids: Sequence[str], now: datetime
+) -> dict[str, PassageRow]:
+    """Those of the ids that a search of an agent's archives would find now."""
+    if not ids:
+        return {}
+    rows = tx.all(_LIVING, {"ids": as_list(ids), "agent_id": agent_id, "now": now})
+    return {row.id: row for row in _passages(tx, rows)}
 
 
 def by_id(tx: Transaction, agent_id: str, passage_id: str, now: datetime) -> PassageRow | None:
     """One active passage of an agent's archives."""
-    query = _filtered(select(*_COLUMNS), PassageFilter(agent_id, now))
-    rows = tx.all(query.where(passages.c.id == passage_id))
-    return _passages(tx, rows, [0.0])[0] if rows else None
+    return living(tx, agent_id, [passage_id], now).get(passage_id)
 
 
 def remove(tx: Transaction, agent_id: str, passage_ids: Sequence[str]) -> int:
     """Deletes passages of an agent's archives with their tags, index entries and vectors."""
+    given = list(dict.fromkeys(passage_ids))
+    return sum(
+        _remove(tx, agent_id, given[at : at + AT_ONCE]) for at in range(0, len(given), AT_ONCE)
+    )
+
+
+def _remove(tx: Transaction, agent_id: str, passage_ids: list[str]) -> int:
     mine = select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == agent_id)
     ids = [
         row[0]
         for row in tx.all(
             select(passages.c.id).where(
-                passages.c.id.in_(list(passage_ids)), passages.c.archive_id.in_(mine)
+                passages.c.id.in_(passage_ids), passages.c.archive_id.in_(mine)
             )
         )
     ]
     if not ids:
         return 0
     fulltext.unindex_passages(tx, ids)
-    tx.execute(delete(embeddings).where(embeddings.c.owner_id.in_(ids)))
+    vectors.drop(tx, ids)
     tx.execute(delete(provenance).where(provenance.c.child_id.in_(ids)))
     return tx.execute(delete(passages).where(passages.c.id.in_(ids))).rowcount
 
@@ -286,19 +401,14 @@ def of_archive(tx: Transaction, archive_id: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def _passages(tx: Transaction, rows: Sequence[Any], scores: Sequence[float]) -> list[PassageRow]:
+def _passages(tx: Transaction, rows: Sequence[Any]) -> list[PassageRow]:
     if not rows:
         return []
     tags: dict[str, list[str]] = {row[0]: [] for row in rows}
-    found = tx.all(
-        select(passage_tags.c.passage_id, passage_tags.c.tag)
-        .where(passage_tags.c.passage_id.in_(list(tags)))
-        .order_by(passage_tags.c.tag)
-    )
-    for passage_id, tag in found:
+    for passage_id, tag in tx.all(_TAGS, {"ids": as_list(tags)}):
         tags[passage_id].append(tag)
     found_passages: list[PassageRow] = []
-    for row, score in zip(rows, scores, strict=True):
-        values: tuple[Any, ...] = (*row[:4], tuple(tags[row[0]]), *row[4:13], score)
+    for row in rows:
+        values: tuple[Any, ...] = (*row[:4], tuple(tags[row[0]]), *row[4:16])
         found_passages.append(PassageRow(*values))
     return found_passages

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import ColumnElement, FromClause, and_, bindparam, func, or_, select
 
 from pagedaemon.messages import Message, Role
 from pagedaemon.store import fulltext
+from pagedaemon.store.candidates import Allowed, Searched, Shape, as_list, listed
 from pagedaemon.store.conversations import message_columns, message_of
 from pagedaemon.store.tables import messages
 from pagedaemon.store.transaction import Transaction
@@ -32,6 +34,8 @@ class MessageFilter:
     """Before this instant."""
     not_turn: str | None = None
     """Leaves out what a running turn has in view anyway: a search would find its own question."""
+    not_in_view: str | None = None
+    """Leaves out what stands in the window of this conversation."""
     with_words: bool = False
     """Only what words can find: no bare calls, and no copies in what memory tools returned."""
 
@@ -43,67 +47,99 @@ class MessageHit:
     message: Message
     conversation_id: str
     score: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What the score is the sum of."""
+    via: str | None = None
+    """What found it: `keywords`, or the index that did; None where nothing was ranked."""
 
 
-def _filtered(query: Select[Any], given: MessageFilter) -> Select[Any]:
+def _conditions() -> dict[str, ColumnElement[bool]]:
+    """What each field of a filter asks, by its name, which is its parameter's too."""
     column = messages.c
-    query = query.where(column.agent_id == given.agent_id, column.kind.in_(_FOUND))
-    if given.roles:
-        query = query.where(column.role.in_(given.roles))
-    if given.author is not None:
-        query = query.where(column.author == given.author)
-    if given.conversation_id is not None:
-        query = query.where(column.conversation_id == given.conversation_id)
-    if given.start is not None:
-        query = query.where(column.created_at >= given.start)
-    if given.end is not None:
-        query = query.where(column.created_at < given.end)
-    if given.not_turn is not None:
-        elsewhere = column.turn_id.is_distinct_from(given.not_turn)
-        query = query.where(or_(elsewhere, ~column.in_window))
-    if given.with_words:
-        query = query.where(column.id.in_(fulltext.indexed("message")))
-    return query
+    instant = column.created_at.type
+    elsewhere = column.turn_id.is_distinct_from(bindparam("not_turn"))
+    another = column.conversation_id != bindparam("not_in_view")
+    return {
+        "agent_id": and_(column.agent_id == bindparam("agent_id"), column.kind.in_(_FOUND)),
+        "roles": column.role.in_(select(listed("roles").c.value)),
+        "author": column.author == bindparam("author"),
+        "conversation_id": column.conversation_id == bindparam("conversation_id"),
+        "start": column.created_at >= bindparam("start", type_=instant),
+        "end": column.created_at < bindparam("end", type_=instant),
+        "not_turn": or_(elsewhere, ~column.in_window),
+        "not_in_view": or_(another, ~column.in_window),
+        "with_words": column.id.in_(fulltext.indexed("message")),
+    }
 
 
-_NEWEST_FIRST = (messages.c.created_at.desc(), messages.c.seq.desc(), messages.c.id)
+_CONDITIONS = _conditions()
+
+
+@lru_cache(maxsize=512)
+def _shape(fields: tuple[str, ...]) -> Shape:
+    return Shape("message", messages, [_CONDITIONS[name] for name in fields], _newest_first)
+
+
+def _values(given: MessageFilter) -> dict[str, Any]:
+    """The fields of a filter that filter."""
+    values = {name: getattr(given, name) for name in _CONDITIONS}
+    found = {name: value for name, value in values.items() if value not in (None, (), False)}
+    if "roles" in found:
+        found["roles"] = as_list(found["roles"])
+    return found
+
+
+def _newest_first(table: FromClause) -> tuple[ColumnElement[Any], ...]:
+    column = table.c
+    return column.created_at.desc(), column.seq.desc(), column.id
+
+
+_NEWEST_FIRST = _newest_first(messages)
 _OLDEST_FIRST = (messages.c.created_at, messages.c.seq, messages.c.id)
 
 
-def search(
+def in_order(
     tx: Transaction,
-    words: str | None,
     given: MessageFilter,
     *,
     offset: int,
     limit: int,
     oldest_first: bool = False,
 ) -> tuple[list[MessageHit], int]:
-    """One page of hits and the total. With words: best first; without: newest first, or oldest.
-
-    Words in which nothing is searchable find nothing.
-    """
-    columns = (*message_columns(), messages.c.conversation_id)
-    if words is None:
-        query = _filtered(select(*columns), given)
-        total = tx.scalar(_filtered(select(func.count()).select_from(messages), given))
-        order = _OLDEST_FIRST if oldest_first else _NEWEST_FIRST
-        rows = tx.all(query.order_by(*order).offset(offset).limit(limit))
-        return _hits(rows, [0.0] * len(rows)), int(total or 0)
-    if fulltext.match_expression(words) is None:
-        return [], 0
-    match = fulltext.matching("message", words)
-    joined = messages.join(match, match.c.id == messages.c.id)
-    total = tx.scalar(_filtered(select(func.count()).select_from(joined), given))
-    query = _filtered(select(*columns, match.c.score).select_from(joined), given)
-    ordered = query.order_by(match.c.score.desc(), *_NEWEST_FIRST)
-    rows = tx.all(ordered.offset(offset).limit(limit))
-    return _hits(rows, [float(row[-1]) for row in rows]), int(total or 0)
+    """One page of what passes a filter, newest first or oldest, and the total."""
+    values = _values(given)
+    conditions = [_CONDITIONS[name] for name in values]
+    total = tx.scalar(select(func.count()).select_from(messages).where(*conditions), values)
+    order = _OLDEST_FIRST if oldest_first else _NEWEST_FIRST
+    query = select(*_columns()).where(*conditions).order_by(*order)
+    rows = tx.all(query.offset(offset).limit(limit), values)
+    return [MessageHit(*_parted(row), 0.0) for row in rows], int(total)
 
 
-def _hits(rows: Sequence[Any], scores: Sequence[float]) -> list[MessageHit]:
+def searched(given: MessageFilter) -> Searched:
+    """What a search with this filter looks at."""
+    values = _values(given)
+    return Searched(_shape(tuple(values)), values)
+
+
+def allowed(given: MessageFilter) -> Allowed:
+    """Which messages pass a filter."""
+    return searched(given).allowed
+
+
+def by_ids(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
+    """Messages and the conversations they are of, by id."""
+    rows = tx.all(_BY_IDS, {"ids": as_list(ids)}) if ids else ()
+    return {message.id: (message, conversation) for message, conversation in map(_parted, rows)}
+
+
+def _columns() -> tuple[Any, ...]:
+    return (*message_columns(), messages.c.conversation_id)
+
+
+_BY_IDS = select(*_columns()).where(messages.c.id.in_(select(listed("ids").c.value)))
+
+
+def _parted(row: Sequence[Any]) -> tuple[Message, str]:
     size = len(message_columns())
-    return [
-        MessageHit(message_of(row[:size]), row[size], score)
-        for row, score in zip(rows, scores, strict=True)
-    ]
+    return message_of(row[:size]), row[size]

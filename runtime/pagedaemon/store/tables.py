@@ -90,8 +90,10 @@ agents = Table(
     Column("spent_estimated", Boolean, nullable=False, default=False),
     _instant("created_at"),
     _instant("updated_at"),
+    Column("spent_cost", Float, nullable=False, default=0.0, server_default=text("0")),
     UniqueConstraint("space", "name"),
 )
+"""`spent_cost` is in US dollars, of the calls whose price is known."""
 
 blocks = Table(
     "blocks",
@@ -186,11 +188,13 @@ turns = Table(
     _instant("created_at"),
     _instant("started_at", nullable=True),
     _instant("ended_at", nullable=True),
+    Column("told", JSON(none_as_null=True)),
     UniqueConstraint("conversation_id", "seq"),
     UniqueConstraint("conversation_id", "key"),
 )
 """`body` holds what woke the turn until it is claimed; the message gets its number only then, so
-that one that waits never stands between another turn's call and its result."""
+that one that waits never stands between another turn's call and its result. `told` are its events,
+in order; NULL in turns that were begun before it was there."""
 
 # Partial on SQLite only: to name another database here loads its whole dialect with every import.
 Index(
@@ -239,6 +243,29 @@ Index(
 Index("ix_messages_agent_created", messages.c.agent_id, messages.c.created_at)
 Index("ix_messages_turn", messages.c.turn_id)
 
+attachments = Table(
+    "attachments",
+    metadata,
+    _id(),
+    _space(),
+    Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), index=True),
+    Column("message_id", ForeignKey("messages.id", ondelete="CASCADE"), index=True),
+    Column("position", Integer, nullable=False),
+    Column("kind", String(10), nullable=False),
+    Column("media_type", String(100), nullable=False),
+    Column("name", String(200)),
+    Column("url", Text),
+    Column("data", LargeBinary),
+    Column("size", Integer, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("width", Integer),
+    Column("height", Integer),
+    _instant("created_at"),
+)
+"""Pictures and files of a message (`kind` is image or file), in the order of `position`: the bytes
+themselves, or where they are. `size` is in bytes, width and height are in pixels. Until the turn
+that they wake is claimed there is no message, and they belong to the turn."""
+
 steps = Table(
     "steps",
     metadata,
@@ -281,6 +308,38 @@ calls = Table(
     _instant("ended_at", nullable=True),
     UniqueConstraint("step_id", "seq"),
 )
+
+schedules = Table(
+    "schedules",
+    metadata,
+    _id(),
+    _space(),
+    Column("agent_id", ForeignKey("agents.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column(
+        "conversation_id",
+        ForeignKey("conversations.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("text", Text, nullable=False),
+    _instant("due"),
+    Column("every", Float),
+    Column("trust", String(10), nullable=False),
+    Column("step_id", String(64)),
+    Column("turn_id", String(64)),
+    _instant("created_at"),
+    Index("ix_schedules_space_due", "space", "due"),
+)
+"""When agents are to be woken. `every` is in seconds, null for once; a row that is due once goes
+when it is. `step_id` is the step that made it, `turn_id` the turn it queued last."""
+
+pauses = Table(
+    "pauses",
+    metadata,
+    Column("agent_id", ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    _space(),
+    _instant("until", nullable=True),
+)
+"""Agents whose schedules are held, and until when; null for until they are resumed."""
 
 archives = Table(
     "archives",
@@ -365,10 +424,38 @@ embeddings = Table(
     Column("chunk", Integer, primary_key=True),
     Column("model", String(200), primary_key=True),
     _space(),
+    Column("seq", Integer, nullable=False),
     Column("dimension", Integer, nullable=False),
     Column("content_hash", String(64), nullable=False),
     Column("vector", LargeBinary, nullable=False),
+    UniqueConstraint("space", "seq"),
+    Index("ix_embeddings_model_seq", "space", "model", "seq"),
 )
+"""Vectors of messages and passages, a row for each chunk of their text: little-endian 32-bit
+floats. `seq` is the number of the change that stored it."""
+
+vector_changes = Table(
+    "vector_changes",
+    metadata,
+    Column("space", String(64), primary_key=True),
+    Column("last", Integer, nullable=False),
+    Column("floor", Integer, nullable=False),
+)
+"""Numbers the changes of a space's vectors: `last` is the number of the newest. What left up to
+`floor` is no longer told, so a copy that is older than that must be made anew."""
+
+vectors_removed = Table(
+    "vectors_removed",
+    metadata,
+    Column("space", String(64), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("model", String(200), nullable=False),
+    Column("owner_kind", String(12), nullable=False),
+    Column("owner_id", String(64), nullable=False),
+    Column("vector_seq", Integer, nullable=False),
+    Index("ix_vectors_removed_model_seq", "space", "model", "seq"),
+)
+"""Which vectors left, under the number of that change: what copies of them follow."""
 
 outbox = Table(
     "outbox",

@@ -66,6 +66,11 @@ def storage_error(error: BaseException | None) -> StoreError | None:
     return StorageUnavailable(f"The store's file: {reason} ({error}).")
 
 
+def loss_of(error: BaseException) -> StoreError | None:
+    """`storage_error` of what SQLAlchemy or sqlite3 raised."""
+    return storage_error(error.orig if isinstance(error, DBAPIError) else error)
+
+
 def _outgrown(code: int) -> bool:
     # A file that may not grow (RLIMIT_FSIZE) fails with EFBIG, for which SQLite has no code of its
     # own; the shared-memory file fails in this way only while it is being made larger.
@@ -87,12 +92,16 @@ class Transaction:
 
     Attributes:
         space: the space's name, which every row carries.
+        embeds: whether somebody here makes vectors of new texts.
+        queued: how many texts it put in the outbox for them.
     """
 
-    __slots__ = ("_connection", "_driver", "_loss", "space")
+    __slots__ = ("_connection", "_driver", "_loss", "embeds", "queued", "space")
 
     def __init__(self, connection: Connection, space: str) -> None:
         self.space = space
+        self.embeds = False
+        self.queued = 0
         self._connection = connection
         self._driver = driver(connection)
         self._loss: StoreError | None = None
@@ -179,16 +188,21 @@ def run(
             finished = True
         return value
     except (DBAPIError, sqlite3.Error) as error:
-        loss = storage_error(error.orig if isinstance(error, DBAPIError) else error)
+        loss = loss_of(error)
         if loss is None:
             raise
         raise loss from error
     finally:
         if not finished:
-            _abandon(root, raw)
+            abandon(root, raw)
 
 
-def _abandon(root: RootTransaction, raw: sqlite3.Connection) -> None:
+def abandon(root: RootTransaction, raw: sqlite3.Connection) -> None:
+    """Rolls back what was not committed.
+
+    Raises:
+        StorageUnavailable: it cannot be; the connection must not be used again.
+    """
     try:
         # After a failed commit SQLAlchemy counts the transaction as ended, whether or not SQLite
         # does.

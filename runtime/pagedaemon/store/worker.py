@@ -13,6 +13,7 @@ import weakref
 from pathlib import Path
 from typing import IO
 
+from pagedaemon.config import LEASE_SECONDS
 from pagedaemon.errors import StorageUnavailable
 
 if sys.platform == "win32":
@@ -61,10 +62,15 @@ class Worker:
 
     Args:
         folder: where the workers of one store keep their locks; made if missing.
+        lease_seconds: how long its leases last after each renewal.
+
+    Raises:
+        StorageUnavailable: the folder cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lease_seconds: float = LEASE_SECONDS) -> None:
         self.id = uuid.uuid4().hex
+        self.lease_seconds = lease_seconds
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,202 @@
+"""Candidates of a search: the best by words, and what an index named, under the same filters.
+
+Filters come in a few shapes (which of their fields are given). The statements of a shape are made
+once and take their values as parameters: making one takes longer than running it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from sqlalchemy import ColumnElement, FromClause, Select, Table, bindparam, func, select
+from sqlalchemy.sql.selectable import TableValuedAlias
+
+from pagedaemon.store import fulltext
+from pagedaemon.store.transaction import AnyRow, Transaction
+
+MOST_READ = fulltext.MOST_MATCHES
+"""Matches that are read at once. Only a word that stands alone in a query can have more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a search has to rank."""
+
+    keywords: Mapping[str, float]
+    """Score by words, higher for better: the best, and every one that an index named too."""
+    near: tuple[str, ...]
+    """Of what an index named: what is there and passes the filters, newest first."""
+    matching: int
+    """How many there are by words in all, more than are ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What matches by words under a filter."""
+
+    scores: Mapping[str, float]
+    """Of the best, at most `MOST_READ`, best first, the newest first among equals."""
+    total: int
+    """How many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which texts may be found: a query of their ids, and its values."""
+
+    query: Select[Any]
+    values: Mapping[str, Any]
+
+
+Order: TypeAlias = Callable[[FromClause], Sequence[ColumnElement[Any]]]
+"""The order newest first, of a table or an alias of it."""
+
+
+def listed(name: str) -> TableValuedAlias:
+    """Values that a statement is given as one parameter, a JSON list of them (`as_list`), in its
+    column `value`: however many they are, it is the same statement."""
+    return func.json_each(bindparam(name)).table_valued("value")
+
+
+def as_list(values: Collection[str]) -> str:
+    """Values as the parameter that `listed` names."""
+    return json.dumps(list(values))
+
+
+class Shape:
+    """The statements of searches whose filters have one shape.
+
+    Args:
+        kind: what is searched.
+        table: where it stands.
+        conditions: of the filter, with parameters for its values.
+        newest_first: the order among equals.
+    """
+
+    def __init__(
+        self,
+        kind: fulltext.Kind,
+        table: Table,
+        conditions: Sequence[ColumnElement[bool]],
+        newest_first: Order,
+    ) -> None:
+        match, best_match = fulltext.MATCHING[kind], fulltext.BEST_MATCHING[kind]
+        joined = table.join(match, match.c.id == table.c.id)
+        best = select(table.c.id, match.c.score).select_from(joined).where(*conditions)
+        ordered = best.order_by(match.c.score.desc(), *newest_first(table))
+        of_best = select(table.c.id, best_match.c.score).where(
+            best_match.c.id == table.c.id, *conditions
+        )
+        self.kind = kind
+        self.allowed = select(table.c.id).where(*conditions)
+        self.best = ordered.limit(bindparam("limit"))
+        self.of_best = of_best.order_by(best_match.c.score.desc(), *newest_first(table))
+        self.matching = select(func.count()).select_from(joined).where(*conditions)
+        self.of_these = best.where(table.c.id.in_(select(listed("ids").c.value)))
+        without = table.c.id.not_in(select(listed("without").c.value))
+        self.rest = ordered.where(without).limit(bindparam("limit")).offset(bindparam("offset"))
+        # Asked for each id by itself: of "these ids, and this filter" the database may take the
+        # filter first and read all that passes it.
+        named = table.alias("named")
+        passes = select(table.c.id).where(*conditions, table.c.id == named.c.id)
+        there = select(named.c.id).where(named.c.id.in_(select(listed("ids").c.value)))
+        self.there = there.where(passes.exists()).order_by(*newest_first(named))
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What is searched: one kind of text, under one filter."""
+
+    shape: Shape
+    values: Mapping[str, Any]
+    """Of the filter."""
+
+    @property
+    def allowed(self) -> Allowed:
+        """Which texts pass the filter."""
+        return Allowed(self.shape.allowed, self.values)
+
+    def matches(self, tx: Transaction, words: str) -> Matches:
+        """What matches by these words."""
+        asked = fulltext.telling(tx, self.shape.kind, words)
+        if asked is None:
+            return Matches({}, 0)
+        values = {**self.values, "match": asked.match}
+        if not asked.broad:
+            rows = tx.all(self.shape.best, {**values, "limit": MOST_READ})
+            return Matches(_scores(rows), len(rows))
+        total = int(tx.scalar(self.shape.matching, values))
+        rows = tx.all(self.shape.of_best, values)
+        # A filter that leaves few of the best may leave others.
+        if len(rows) < min(total, MOST_READ // 2):
+            rows = tx.all(self.shape.best, {**values, "limit": MOST_READ})
+        return Matches(_scores(rows), total)
+
+    def candidates(
+        self, tx: Transaction, words: str, near: Collection[str], limit: int
+    ) -> Candidates:
+        """The candidates for these words, filtered before anything is cut off.
+
+        Args:
+            near: ids that an index named.
+            limit: how many to take by words, beside those.
+        """
+        return self.chosen(tx, words, self.matches(tx, words), near, limit)
+
+    def chosen(
+        self, tx: Transaction, words: str, found: Matches, near: Collection[str], limit: int
+    ) -> Candidates:
+        """`candidates` among what is known to match."""
+        scores, named = found.scores, set(near)
+        keywords = {
+            one: scores[one] for place, one in enumerate(scores) if place < limit or one in named
+        }
+        there = self._there(tx, near)
+        unread = [one for one in there if one not in scores]
+        if found.total > len(scores) and unread:
+            asked = fulltext.telling(tx, self.shape.kind, words)
+            assert asked is not None, "something matched"
+            values = {**self.values, "match": asked.match, "ids": as_list(unread)}
+            keywords.update(_scores(tx.all(self.shape.of_these, values)))
+        return Candidates(keywords, there, found.total)
+
+    def rest(
+        self,
+        tx: Transaction,
+        words: str,
+        without: Collection[str],
+        *,
+        offset: int,
+        limit: int,
+    ) -> Mapping[str, float]:
+        """What else matches by words, with its score, best first."""
+        asked = fulltext.telling(tx, self.shape.kind, words)
+        if asked is None:
+            return {}
+        values = {**self.values, "match": asked.match, "without": as_list(without)}
+        return _scores(tx.all(self.shape.rest, {**values, "limit": limit, "offset": offset}))
+
+    def _there(self, tx: Transaction, near: Collection[str]) -> tuple[str, ...]:
+        if not near:
+            return ()
+        rows = tx.all(self.shape.there, {**self.values, "ids": as_list(near)})
+        return tuple(row[0] for row in rows)
+
+
+def _scores(rows: Sequence[AnyRow]) -> dict[str, float]:
+    return {row[0]: row[1] for row in rows}
+
+
+@lru_cache(maxsize=256)
+def passing(query: Select[Any]) -> Select[Any]:
+    """Those of the ids in the parameter `these` that a query of ids gives too.
+
+    Asked for each id by itself, see `Shape`.
+    """
+    these = listed("these")
+    (column,) = query.selected_columns
+    return select(these.c.value).where(query.where(column == these.c.value).exists())

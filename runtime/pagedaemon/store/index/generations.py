@@ -1,0 +1,152 @@
+"""The folders of an index on the disk: generations, of which one is alive.
+
+An index is thrown away rather than repaired. A generation is opened only if a marker says that it
+was closed cleanly and every file is as it was then; the marker goes when it is opened. Otherwise
+the next generation begins empty. One process at a time has the folder, by a lock of the operating
+system that ends with the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+_MARKER = "closed.json"
+_PIECE = 1 << 20
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _hold(file: IO[bytes]) -> None:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _hold(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class Busy(Exception):
+    """Another process has the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far an index has followed the table.
+
+    Attributes:
+        added: it has every vector that changes up to this number added.
+        removed: it is without every vector that changes up to this number removed.
+    """
+
+    added: int = 0
+    removed: int = 0
+
+
+class Generations:
+    """The folder of one space and model, held until the process ends.
+
+    Args:
+        root: the folder; made if missing.
+        made_of: what the index was made of and with; one that was made otherwise is not opened.
+
+    Raises:
+        Busy: another process has it.
+        OSError: it cannot be used.
+    """
+
+    def __init__(self, root: Path, made_of: dict[str, Any]) -> None:
+        self._root = root
+        self._made_of = made_of
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock = (root / "lock").open("ab")
+        try:
+            _hold(self._lock)
+        except OSError as error:
+            self._lock.close()
+            raise Busy(f"another process has {root}") from error
+        self._current = max(self._numbers(), default=0)
+
+    @property
+    def folder(self) -> Path:
+        """Where Chroma keeps the generation that is alive."""
+        return self._generation / "chroma"
+
+    @property
+    def _generation(self) -> Path:
+        return self._root / f"gen-{self._current}"
+
+    def take(self) -> Place | None:
+        """Takes up the newest generation, from here on without its marker; None if it cannot be
+        trusted."""
+        marker = self._generation / _MARKER
+        try:
+            found = json.loads(marker.read_bytes())
+            marker.unlink()
+            _sync(self._generation)
+            if found["made_of"] != self._made_of or found["files"] != _sums(self.folder):
+                return None
+            place = Place(int(found["place"]["added"]), int(found["place"]["removed"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            # Missing, cut short, or of another shape: whatever it is, the answer is to begin anew.
+            return None
+        self._clear(but=self._current)
+        return place
+
+    def begin(self) -> None:
+        """Begins an empty generation and removes the others."""
+        self._current += 1
+        self.folder.mkdir(parents=True)
+        self._clear(but=self._current)
+
+    def leave(self, place: Place) -> None:
+        """Marks the generation as closed cleanly. Nobody may have it open any more."""
+        written = {"made_of": self._made_of, "place": asdict(place), "files": _sums(self.folder)}
+        unfinished = self._generation / f"{_MARKER}.unfinished"
+        with unfinished.open("wb") as file:
+            file.write(json.dumps(written).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self._generation / _MARKER)
+        _sync(self._generation)
+
+    def _numbers(self) -> list[int]:
+        names = [path.name for path in self._root.glob("gen-*")]
+        return [int(name[4:]) for name in names if name[4:].isascii() and name[4:].isdecimal()]
+
+    def _clear(self, but: int) -> None:
+        for number in self._numbers():
+            if number != but:
+                # What stays, because it cannot be removed now, is tried again next time.
+                shutil.rmtree(self._root / f"gen-{number}", ignore_errors=True)
+
+
+def _sums(folder: Path) -> dict[str, list[int]]:
+    """Size and CRC-32 of every file. They are to find damage, not intent: every hit is looked up in
+    the table anyway."""
+    sums: dict[str, list[int]] = {}
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        total = 0
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                total = zlib.crc32(piece, total)
+        sums[path.relative_to(folder).as_posix()] = [path.stat().st_size, total]
+    return sums
+
+
+def _sync(folder: Path) -> None:
+    if sys.platform == "win32":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

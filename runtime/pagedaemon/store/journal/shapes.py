@@ -1,0 +1,186 @@
+"""The rows of the journal as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from pagedaemon.agent import AgentRecord
+from pagedaemon.config import LEASE_SECONDS
+from pagedaemon.media import Attachment
+from pagedaemon.messages import CallStatus, HeartbeatReason, Label, StopReason, Usage
+from pagedaemon.store.journal.told import Told
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Exclusive use of a conversation, as long as its epoch is ours."""
+
+    conversation_id: str
+    owner: str
+    epoch: int
+    seconds: float = LEASE_SECONDS
+    """How long it lasts after each renewal."""
+
+    def runs_out(self) -> datetime:
+        """When it runs out if it is renewed now. By the machine's own clock, whatever time the
+        agents live in: it is about processes that share the machine."""
+        return datetime.now(UTC) + timedelta(seconds=self.seconds)
+
+
+WakeKind = Literal["message", "heartbeat", "timer", "mail", "question", "answer"]
+"""`message`: a person's words. `heartbeat`: the owner's program has the agent think, and nobody
+waits. `timer`: an instant has come that the owner or the agent had set. `mail`: another agent's
+words. `question`: mail whose sender wants an answer. `answer`: what came of a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """One ring of a timer."""
+
+    schedule_id: str
+    due: datetime
+    """When it should have been; of several that were missed, the first."""
+    every: float | None = None
+    """Seconds between two; None for once."""
+    missed: int = 0
+    """How many more were due before the agent could be woken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """How mail between agents came: where an answer goes, and what keeps them from going round in
+    circles."""
+
+    conversation_id: str
+    """The sender's: there an answer wakes it."""
+    route: tuple[str, ...]
+    """Ids of the agents that have written, oldest first, each because of the mail before; the last
+    is the sender."""
+    stopped: StopReason | None = None
+    """Of an answer without words: why the turn ended that should have given it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """What wakes an agent. `pagedaemon.turn.waking` says for each kind how the model sees it."""
+
+    text: str = ""
+    """Of a message: what was said."""
+    label: Label = "user"
+    author: str | None = None
+    kind: WakeKind = "message"
+    reply_schema: str | None = None
+    """JSON schema of the type that the reply must have; None for words."""
+    attachments: tuple[Attachment, ...] = ()
+    """Pictures and files that came with it."""
+    ring: Ring | None = None
+    """Of a timer."""
+    letter: Letter | None = None
+    """Of mail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A conversation and its agent as a turn needs them."""
+
+    conversation_id: str
+    agent: AgentRecord
+    epoch: int
+    lease_owner: str | None
+    lease_until: datetime | None
+    """When the lease runs out; of a conversation that nobody has, until when whoever is next has
+    time to take it."""
+    last_seq: int
+    last_turn: int
+    window_version: int
+    warned: bool
+    folds: int
+    summary_id: str | None
+    recall_count: int
+    archival_count: int
+    first_open: int | None
+    """Number of the oldest turn that has not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """A turn's row."""
+
+    id: str
+    conversation_id: str
+    seq: int
+    event: WakeKind
+    status: str
+    owner: str | None
+    attempts: int
+    wake: Wake | None
+    """What woke it, until it is claimed: from then on that stands in the window."""
+    stop_reason: StopReason | None
+    error: str | None
+    usage: Usage
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    reply_schema: str | None
+    told: tuple[Told, ...] | None
+    """Its events so far; None where it was begun before they were kept."""
+    stop_asked: bool
+    """Another process has asked its owner to stop it."""
+    lease_owner: str | None
+    lease_until: datetime | None
+    """Both of its conversation, as of `Head`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """One call of a planned step, and how far it came."""
+
+    id: str
+    seq: int
+    wire_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    raw: str
+    effect: str
+    status: CallStatus
+    heartbeat: bool
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A reply of the model that has been stored: it is never asked for again."""
+
+    step_id: str
+    seq: int
+    heartbeat: HeartbeatReason | None
+    reply: Mapping[str, Any]
+    context_hash: str
+    block_versions: Mapping[str, int]
+    model: str
+    usage: Usage
+    created_at: datetime
+    calls: tuple[PlannedCall, ...] = ()
+
+
+def ring_data(ring: Ring) -> dict[str, Any]:
+    """A ring as JSON values."""
+    return {**asdict(ring), "due": ring.due.isoformat()}
+
+
+def ring_of(data: Mapping[str, Any] | None) -> Ring | None:
+    """A ring again."""
+    return None if data is None else Ring(**{**data, "due": datetime.fromisoformat(data["due"])})
+
+
+def letter_data(letter: Letter) -> dict[str, Any]:
+    """A letter as JSON values."""
+    return {**asdict(letter), "route": list(letter.route)}
+
+
+def letter_of(data: Mapping[str, Any] | None) -> Letter | None:
+    """A letter again."""
+    return None if data is None else Letter(**{**data, "route": tuple(data["route"])})

@@ -1,0 +1,138 @@
+"""What a search has to rank: filtered before anything is cut off, and without words that say
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pagedaemon.agent import AgentRecord
+from pagedaemon.config import Settings
+from pagedaemon.store import agents as agent_rows
+from pagedaemon.store import fulltext
+from pagedaemon.store import passages as rows
+from pagedaemon.store.database import Database, StorePool
+from pagedaemon.store.passages import NewPassage, PassageFilter
+from pagedaemon.store.transaction import Transaction
+
+NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+GIVEN = PassageFilter("agent-1", NOON)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Database]:
+    """An agent with an empty archive, and another one."""
+    pool = StorePool()
+    database = Database.open(tmp_path / "space.db", space="default", pool=pool)
+
+    def work(tx: Transaction) -> None:
+        for name in ("agent-1", "agent-2"):
+            agent_rows.add(tx, AgentRecord(name, name, Settings(), None, {}, NOON, NOON))
+            rows.add_archive(tx, name, NOON)
+
+    database.write_now(work)
+    yield database
+    database.close()
+    pool.close()
+
+
+def fill(tx: Transaction, *texts: str, agent: str = "agent-1", tag: str = "t") -> list[str]:
+    archive = rows.archive_of(tx, agent)
+    assert archive is not None
+    new = [NewPassage(text, "semantic", (tag,), None, 1.0, "api", None, "owner") for text in texts]
+    return rows.add_all(tx, archive, agent, new, NOON)
+
+
+def test_the_best_by_words_are_taken_and_all_are_counted(store: Database) -> None:
+    def work(tx: Transaction) -> None:
+        best, *_ = fill(tx, "kumquat kumquat", *(f"a kumquat of {n} others" for n in range(9)))
+        found = rows.searched(GIVEN).candidates(tx, "kumquat", (), 3)
+        assert len(found.keywords) == 3
+        assert next(iter(found.keywords)) == best
+        assert list(found.keywords.values()) == sorted(found.keywords.values(), reverse=True)
+        assert (found.near, found.matching) == ((), 10)
+        fewer = rows.searched(GIVEN).candidates(tx, "kumquat", (), 30)
+        assert (len(fewer.keywords), fewer.matching) == (10, 10)
+
+    store.write_now(work)
+
+
+def test_what_an_index_named_has_its_score_by_words_too(store: Database) -> None:
+    def work(tx: Transaction) -> None:
+        ids = fill(tx, *(f"kumquat {'filling ' * n}" for n in range(6)), "nothing of it")
+        worst, other = ids[5], ids[6]
+        found = rows.searched(GIVEN).candidates(tx, "kumquat", [worst, other], 1)
+        assert worst in found.keywords
+        assert other not in found.keywords
+        assert set(found.near) == {worst, other}
+
+    store.write_now(work)
+
+
+def test_filters_hold_on_both_sides_before_anything_is_cut_off(store: Database) -> None:
+    def work(tx: Transaction) -> None:
+        fill(tx, *["kumquat kumquat kumquat"] * 5)
+        foreign = fill(tx, "kumquat", agent="agent-2")
+        (mine,) = fill(tx, "one kumquat among many other fruits", tag="mine")
+        given = PassageFilter("agent-1", NOON, tags=("mine",))
+        found = rows.searched(given).candidates(tx, "kumquat", [*foreign, mine, "gone"], 1)
+        assert list(found.keywords) == [mine]
+        assert (found.near, found.matching) == ((mine,), 1)
+
+    store.write_now(work)
+
+
+def test_the_rest_follows_in_the_order_of_words(store: Database) -> None:
+    def work(tx: Transaction) -> None:
+        fill(tx, *(f"kumquat {'filling ' * n}" for n in range(6)))
+        searched = rows.searched(GIVEN)
+        order = list(searched.candidates(tx, "kumquat", (), 100).keywords)
+        rest = searched.rest(tx, "kumquat", order[:2], offset=1, limit=2)
+        assert list(rest) == order[3:5]
+        assert searched.rest(tx, "?!", (), offset=0, limit=5) == {}
+
+    store.write_now(work)
+
+
+def test_words_of_very_many_texts_match_nothing_where_there_are_rarer_ones(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+
+    def count(tx: Transaction, words: str) -> int:
+        return rows.searched(GIVEN).candidates(tx, words, (), 100).matching
+
+    def work(tx: Transaction) -> None:
+        fill(tx, *(f"the weather of day {n}" for n in range(30)))
+        fill(tx, "the kumquat is ripe", "kumquat jam")
+        assert count(tx, "the kumquat") == 2
+        assert count(tx, "what is the weather of kumquat") == 2
+        assert count(tx, "the") == 31, "a word that stands alone counts whatever it matches"
+        assert count(tx, "weather the") == 30, "of words that are all frequent the first"
+        assert count(tx, "the unheardof") == 31, "a word that is nowhere takes no other's place"
+        assert count(tx, "unheardof") == 0
+
+    store.write_now(work)
+
+
+def test_of_a_word_that_stands_in_very_many_texts_a_filter_still_finds_its_own(
+    store: Database,
+) -> None:
+    def work(tx: Transaction) -> None:
+        fill(tx, *(f"tea {n}" for n in range(fulltext.MOST_MATCHES + 50)))
+        mine = fill(tx, *["tea and many other things that are drunk"] * 3, tag="mine")
+        everything = rows.searched(GIVEN).matches(tx, "tea")
+        assert everything.total == fulltext.MOST_MATCHES + 53
+        assert len(everything.scores) == fulltext.MOST_MATCHES
+        assert not set(mine) & set(everything.scores), "longer texts are the worst"
+        given = PassageFilter("agent-1", NOON, tags=("mine",))
+        found = rows.searched(given).matches(tx, "tea")
+        assert (set(found.scores), found.total) == (set(mine), 3)
+        named = rows.searched(GIVEN).candidates(tx, "tea", mine[:1], 5)
+        assert mine[0] in named.keywords
+        assert (len(named.keywords), named.matching) == (6, fulltext.MOST_MATCHES + 53)
+
+    store.write_now(work)
