@@ -25,7 +25,9 @@ async def world(
 ) -> AsyncIterator[tuple[AsyncAgent, FakeClock]]:
     clock = FakeClock(CLOCK_START)
     models = {"script": ScriptedModel(script)}
-    async with AsyncRuntime(folder, model="script", models=models, clock=clock) as runtime:
+    async with AsyncRuntime(
+        folder, model="script", models=models, clock=clock, embedder=None
+    ) as runtime:
         yield await runtime.agents.ensure("ada", **changes), clock
 
 

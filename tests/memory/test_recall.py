@@ -34,7 +34,7 @@ async def world(
     clock = FakeClock(start)
     scripted = ScriptedModel(script, summary="They talked about many things.")
     async with AsyncRuntime(
-        folder, model=model, models={"script": scripted}, clock=clock
+        folder, model=model, models={"script": scripted}, clock=clock, embedder=None
     ) as runtime:
         yield await runtime.agents.ensure("ada", **changes), clock, scripted
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pagedaemon.clock import local_stamp
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory.effects import Acting, Immediate, Told
+from pagedaemon.memory.effects import Acting, Immediate, Told, nearby
+from pagedaemon.memory.search import Near, blank_is_none, find_passages
 from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as message_rows
@@ -53,7 +54,7 @@ def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tupl
         InvalidInput: empty text, a tag that is no short line, an unknown kind, a bad number.
     """
     checked_text(new.text, "the passage")
-    _check_tags(new.tags)
+    check_tags(new.tags)
     for value, what in (
         (new.source_id, "the source"),
         (new.subject, "the subject"),
@@ -84,7 +85,12 @@ def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tupl
     return passage_id, False
 
 
-def _check_tags(tags: tuple[str, ...]) -> None:
+def check_tags(tags: tuple[str, ...]) -> None:
+    """Refuses what cannot be tags.
+
+    Raises:
+        InvalidInput: more than 20, or one that is no line of 1 to 100 characters.
+    """
     if len(tags) > MAX_TAGS:
         raise InvalidInput(f"at most {MAX_TAGS} tags, not {len(tags)}")
     for tag in tags:
@@ -92,21 +98,38 @@ def _check_tags(tags: tuple[str, ...]) -> None:
             raise InvalidInput(f"a tag is one line of at most 100 characters: {tag[:40]!r}")
 
 
-@dataclass(frozen=True)
-class SearchPassages(Immediate):
+@dataclass
+class SearchPassages:
     """`archival_memory_search`: one page of found passages."""
 
     words: str
     tags: tuple[str, ...] = ()
     page: int = 0
+    near: Near | None = field(default=None, init=False)
+    """What `prepare` found by meaning."""
+
+    async def prepare(self, acting: Acting) -> None:
+        """Looks for what is near in meaning."""
+        allowed = rows.allowed(self._given(acting))
+        self.near = await nearby(acting.meaning, blank_is_none(self.words), allowed)
+
+    def _given(self, acting: Acting) -> PassageFilter:
+        return PassageFilter(acting.agent_id, acting.now, tags=self.tags)
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
         """Reads, and notes that what it shows was used."""
         if self.page < 0:
             raise InvalidInput(f"page must be 0 or more, not {self.page}")
         offset = min(self.page, 10**9) * acting.page_size
-        given = PassageFilter(acting.agent_id, acting.now, tags=self.tags)
-        hits, total = rows.search(tx, self.words, given, offset=offset, limit=acting.page_size)
+        hits, total = find_passages(
+            tx,
+            blank_is_none(self.words),
+            self._given(acting),
+            offset=offset,
+            limit=acting.page_size,
+            near=self.near,
+            floor=None if self.near is None else self.near.floor,
+        )
         if not hits:
             _, searched = agent_rows.counts(tx, acting.agent_id)
             return Told("results/nothing_found", {"query": self.words, "total_searched": searched})
@@ -121,6 +144,8 @@ class SearchPassages(Immediate):
                         "date": local_stamp(hit.created_at, acting.timezone),
                         "tags": list(hit.tags),
                         "source": hit.label,
+                        "document": hit.source_id if hit.source_kind == rows.DOCUMENT else None,
+                        "position": hit.position,
                         "text": hit.text,
                     }
                     for hit in hits

@@ -13,8 +13,29 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from pagedaemon.events import BlockChange
+from pagedaemon.memory.search import DEFAULT, Near
 from pagedaemon.messages import Label
+from pagedaemon.store.candidates import Allowed
+from pagedaemon.store.fulltext import match_expression
+from pagedaemon.store.journal import Letter
 from pagedaemon.store.transaction import Transaction
+
+
+class Nearby(Protocol):
+    """Finds by meaning: `pagedaemon.memory.embedding.Meaning`."""
+
+    async def near(self, words: str, allowed: Allowed, limit: int) -> Near | None:
+        """What is near to these words among the texts allowed, at most so many; None
+        where search is by words."""
+        ...
+
+
+async def nearby(meaning: Nearby | None, words: str | None, allowed: Allowed) -> Near | None:
+    """What is near to the words of a search; None where it is by words alone, or has none."""
+    # What has neither a letter nor a digit means nothing that could be near.
+    if meaning is None or words is None or match_expression(words) is None:
+        return None
+    return await meaning.near(words, allowed, DEFAULT.candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +56,10 @@ class Acting:
     """Ids of messages that must stay in the window: the open turn's user message."""
     page_size: int = 5
     page_chars: int = 4_000
+    meaning: Nearby | None = None
+    """None: searches are by words alone."""
+    letter: Letter | None = None
+    """The mail that woke the agent, where mail did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +79,9 @@ class Told:
     """The lowest label among what it shows: recalled text is trusted no more than it was."""
     changes: tuple[BlockChange, ...] = ()
     paged_out: PageOutDone | None = None
+    stirs: bool = False
+    """It has queued another agent's turn, or changed when one is due: after the commit it is to be
+    seen what is to be started."""
 
 
 class Effect(Protocol):

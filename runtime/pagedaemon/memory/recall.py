@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from pagedaemon.clock import local_stamp, new_id, zone
 from pagedaemon.errors import InvalidInput, NotFound
-from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told
+from pagedaemon.llm.tokens import image_tokens
+from pagedaemon.media import pictures
+from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, nearby
 from pagedaemon.memory.eviction import Group, evictable, groups
+from pagedaemon.memory.search import Near, blank_is_none, find_messages
 from pagedaemon.messages import Label, Message, Role, checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
@@ -26,12 +30,15 @@ PINNED_PAGES = 8
 """Pages that what is pinned in a conversation may have together: about a quarter of a small window,
 and less of a large one."""
 
+_CHARS_PER_TOKEN = 4
+"""What a token of a picture counts for beside text: usual for English."""
+
 EXCERPT = 600
 """Characters of one hit that a search tool shows; `read_page` shows the rest."""
 
 
-@dataclass(frozen=True)
-class SearchMessages(Immediate):
+@dataclass
+class SearchMessages:
     """`conversation_search` and `conversation_search_date`: one page of found messages."""
 
     words: str | None
@@ -39,21 +46,28 @@ class SearchMessages(Immediate):
     start: str | None = None
     end: str | None = None
     page: int = 0
+    near: Near | None = field(default=None, init=False)
+    """What `prepare` found by meaning."""
+
+    async def prepare(self, acting: Acting) -> None:
+        """Looks for what is near in meaning."""
+        # A range of dates that is none is refused by `apply`, where the model is told.
+        with suppress(InvalidInput):
+            allowed = queries.allowed(self._given(acting))
+            self.near = await nearby(acting.meaning, blank_is_none(self.words), allowed)
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
         """Reads; the step that searches does not find itself. By date alone, oldest first."""
-        start, end = date_range(self.start, self.end, acting.timezone)
-        given = MessageFilter(
-            acting.agent_id,
-            roles=self.roles,
-            start=start,
-            end=end,
-            not_turn=acting.turn_id,
-            with_words=self.words is None,
-        )
         offset = _offset(self.page, acting.page_size)
-        hits, total = queries.search(
-            tx, self.words, given, offset=offset, limit=acting.page_size, oldest_first=True
+        hits, total = find_messages(
+            tx,
+            blank_is_none(self.words),
+            self._given(acting),
+            offset=offset,
+            limit=acting.page_size,
+            near=self.near,
+            floor=None if self.near is None else self.near.floor,
+            oldest_first=True,
         )
         asked = self.words if self.words is not None else f"{self.start} to {self.end}"
         if not hits:
@@ -69,6 +83,17 @@ class SearchMessages(Immediate):
                 "next_page": self.page + 1 if offset + len(hits) < total else None,
             },
             label=lowest(["tool", *(hit.message.label for hit in hits)]),
+        )
+
+    def _given(self, acting: Acting) -> MessageFilter:
+        start, end = date_range(self.start, self.end, acting.timezone)
+        return MessageFilter(
+            acting.agent_id,
+            roles=self.roles,
+            start=start,
+            end=end,
+            not_turn=acting.turn_id,
+            with_words=blank_is_none(self.words) is None,
         )
 
 
@@ -182,7 +207,7 @@ class ReadPage(Immediate):
 
 def whole_text(message: Message) -> str:
     """Everything a message holds: its text, and what its calls were given."""
-    return whole_of(message.text, [call.raw for call in message.calls])
+    return whole_of(message.words, [call.raw for call in message.calls])
 
 
 def whole_of(text: str, arguments: Sequence[str]) -> str:
@@ -249,7 +274,11 @@ def _require_room(window: Sequence[Message], more: Group, acting: Acting) -> Non
 
 def _shown_chars(message: Message) -> int:
     text = message.text if message.digest is None else message.digest
-    return len(text) + sum(len(call.arguments) for call in message.calls)
+    shown = len(text) + sum(len(call.arguments) for call in message.calls)
+    return shown + sum(
+        _CHARS_PER_TOKEN * image_tokens(one.width, one.height, one.detail)
+        for one in pictures(message.attachments)
+    )
 
 
 @dataclass(frozen=True)
@@ -333,6 +362,8 @@ def fold(
             "last": max(gone[-1].seq, earlier.get("last", 0)),
             "first_at": min(first_at, earlier.get("first_at", first_at)),
             "last_at": max(last_at, earlier.get("last_at", last_at)),
+            # What it began with stands in no message of this conversation.
+            **{key: earlier[key] for key in ("carried",) if key in earlier},
         },
     )
     leave = [message.id for message in replaced]
