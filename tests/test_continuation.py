@@ -46,6 +46,24 @@ RULES: list[tuple[str, dict[str, Any], Settings, Outcome]] = [
         Stop("repeated_failure"),
     ),
     (
+        "a reply that is not what was asked for is tried again",
+        {"invalid_reply": True, "retries": 1},
+        STRICT,
+        Continue("invalid"),
+    ),
+    (
+        "but not for ever",
+        {"invalid_reply": True, "retries": 2},
+        ASSISTED,
+        Stop("invalid_reply"),
+    ),
+    (
+        "and not at all where no retry is allowed",
+        {"invalid_reply": True},
+        Settings(limits=Limits(reply_retries=0)),
+        Stop("invalid_reply"),
+    ),
+    (
         "a requested heartbeat goes on",
         {**REPLIED, "heartbeat_requested": True},
         STRICT,
@@ -64,6 +82,36 @@ RULES: list[tuple[str, dict[str, Any], Settings, Outcome]] = [
     ("silence is not nudged in strict", {}, STRICT, Yield("no_reply")),
     ("silence nobody waits through is not", {"user_waits": False}, ASSISTED, Yield("end_turn")),
     ("a terminal tool is no silence", {"terminal": True}, ASSISTED, Yield("no_reply")),
+    (
+        "what ends the turn by a rule ends it, whatever wants to go on",
+        {
+            **REPLIED,
+            "closed": True,
+            "crossed_warning": True,
+            "failed": ("mail",),
+            "heartbeat_requested": True,
+        },
+        ASSISTED,
+        Yield("end_turn"),
+    ),
+    (
+        "also where the reply is not what was asked for, and says so",
+        {"closed": True, "invalid_reply": True},
+        ASSISTED,
+        Stop("invalid_reply"),
+    ),
+    (
+        "a turn that would go on with nothing to call stops",
+        {"heartbeat_requested": True, "stuck": True},
+        ASSISTED,
+        Stop("no_tool_allowed"),
+    ),
+    (
+        "one that is at its end ends",
+        {**REPLIED, "stuck": True},
+        ASSISTED,
+        Yield("end_turn"),
+    ),
     ("a nudge without effect is not repeated", {"nudges": 1}, ASSISTED, Yield("no_reply")),
     ("one that led to a call is", {"nudges": 1, "called": True}, ASSISTED, Continue("nudge")),
     ("but not for ever", {"nudges": 3, "called": True}, ASSISTED, Yield("no_reply")),
@@ -81,6 +129,7 @@ ORDER: list[tuple[dict[str, Any], Outcome]] = [
     ({"refused": True}, Stop("refused")),
     ({"approval_pending": True}, Yield("no_reply")),
     ({"crossed_warning": True}, Continue("pressure")),
+    ({"invalid_reply": True}, Continue("invalid")),
     ({"failed": ("mail",), "same_failure": 1}, Continue("failed", ("mail",))),
     ({"heartbeat_requested": True}, Continue("requested")),
     ({"required_missing": ("log",)}, Continue("required", ("log",))),
@@ -91,6 +140,7 @@ BOUNDS: list[tuple[Limits, dict[str, Any], str]] = [
     (Limits(steps=4), {"steps": 4}, "max_steps"),
     (Limits(seconds=9.5), {"seconds": 9.5}, "max_seconds"),
     (Limits(tokens=1_000), {"tokens": 1_000}, "max_tokens"),
+    (Limits(cost=0.5), {"cost": 0.5}, "max_cost"),
 ]
 
 
@@ -151,6 +201,8 @@ observations = st.builds(
     crossed_warning=st.booleans(),
     required_missing=names,
     approval_pending=st.booleans(),
+    invalid_reply=st.booleans(),
+    retries=counts,
     nudges=counts,
     steps=st.integers(1, 6),
     seconds=st.floats(0, 12),
@@ -168,6 +220,7 @@ given_settings = st.builds(
         seconds=st.floats(0.5, 10),
         tokens=st.none() | st.integers(1, 1_000),
         same_failure=st.integers(1, 4),
+        reply_retries=st.integers(0, 4),
         nudges=st.integers(0, 4),
     ),
 )
@@ -187,6 +240,7 @@ def test_every_step_has_one_answer_and_no_bound_is_passed(
         assert observed.seconds < limits.seconds
         assert limits.tokens is None or observed.tokens < limits.tokens
         assert not observed.refused
+        assert outcome.reason != "invalid" or observed.retries < limits.reply_retries
         assert not observed.approval_pending
         assert outcome.reason != "nudge" or settings.heartbeats == "assisted"
     elif isinstance(outcome, Yield):

@@ -20,6 +20,7 @@ from pagedaemon.messages import Usage
 from pagedaemon.scheduler import Running, Scheduler, dispatch
 from pagedaemon.scheduler.bodies import REMEMBERED
 from pagedaemon.store.journal import Wake
+from pagedaemon.store.transaction import Transaction
 from pagedaemon.testing import ScriptedModel, say, view
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
@@ -39,7 +40,8 @@ def echo(request: Request) -> Reply:
 async def runtime(tmp_path: Path) -> AsyncIterator[AsyncRuntime]:
     """Open; its model echoes."""
     models = {"echo": ScriptedModel(echo)}
-    async with AsyncRuntime(tmp_path, model="echo", models=models) as runtime:
+    # Without an embedder, whose own writes would stand in the store's queue now and then.
+    async with AsyncRuntime(tmp_path, model="echo", models=models, embedder=None) as runtime:
         yield runtime
 
 
@@ -153,8 +155,13 @@ class TestStopping:
                 running.stop()
 
         async def stopped_meanwhile(work: Any) -> Any:
-            asyncio.get_running_loop().call_soon(stop)
-            return await write(work)
+            loop = asyncio.get_running_loop()
+
+            def begun(tx: Transaction) -> Any:
+                loop.call_soon_threadsafe(stop)
+                return work(tx)
+
+            return await write(begun)
 
         scheduler.store.write = stopped_meanwhile  # type: ignore[method-assign]
         turn = await ada.send("hello")
@@ -210,8 +217,8 @@ class TestMemory:
             scheduler._running,
             scheduler._in_hand,
             scheduler._given_up,
-            scheduler._paused,
-            scheduler._news,
+            scheduler._idle._paused,
+            scheduler._news._events,
             scheduler._accepting,
             scheduler.bodies._windows,
             scheduler.bodies._own,
@@ -272,7 +279,7 @@ class TestStoreErrors:
             main = await ada.conversations.get()
             async with asyncio.timeout(5):
                 while not await main.turns():
-                    await scheduler._news_of(main.id).wait()
+                    await scheduler._news.of(main.id).wait()
             [ended] = await (await ada.conversations.get()).turns()
             assert (ended.stop_reason, ended.reply) == ("end_turn", "echo hello")
             assert (await ada.send("next")).reply == "echo next"

@@ -3,16 +3,19 @@
 The rules, in order:
 
 1. cancelled, or refused by the provider: stop.
-2. a call waits for approval: yield.
+2. a call waits for approval, or a rule says that a call has ended the turn: yield.
 3. the step crossed the warning line: continue, so that the agent has a step to save what matters.
-4. a call failed: continue and say so; the same call failing the same way too often: stop.
-5. a call asked for a heartbeat (in the native style: any call of a non-terminal tool): continue.
-6. a required tool was not called yet: continue.
-7. a user waits for a reply and none came: a nudge (`assisted`), again only after a step that did
+4. a reply is not of the type that was asked for, and none before was: continue and say why; too
+   often: stop.
+5. a call failed: continue and say so; the same call failing the same way too often: stop.
+6. a call asked for a heartbeat (in the native style: any call of a non-terminal tool): continue.
+7. a required tool has not run yet: continue.
+8. a user waits for a reply and none came: a nudge (`assisted`), again only after a step that did
    something.
-8. otherwise yield.
+9. otherwise yield.
 
-A bound (steps, seconds, tokens) stops only a turn that would go on: one that is at its end ends.
+A bound (steps, seconds, tokens, cost), or rules that leave nothing to call, stop only a turn that
+would go on: one that is at its end ends.
 """
 
 from __future__ import annotations
@@ -71,13 +74,23 @@ class Observed:
     crossed_warning: bool = False
     """The window is over the warning line and the agent has not been told yet."""
     required_missing: tuple[str, ...] = ()
-    """Required tools not called in this turn so far."""
+    """Required tools that have not run in this turn so far."""
+    closed: bool = False
+    """A tool has run that ends the turn by a rule."""
+    stuck: bool = False
+    """The rules leave nothing that may be called."""
     approval_pending: bool = False
+    invalid_reply: bool = False
+    """A reply of this step is not of the type asked for, and the turn has none that is."""
+    retries: int = 0
+    """How often the turn was told so before."""
     nudges: int = 0
     """Nudges given in this turn."""
     steps: int = 1
     seconds: float = 0.0
     tokens: int = 0
+    cost: float = 0.0
+    """US dollars."""
     cancelled: bool = False
     refused: bool = False
     """The provider refused to answer."""
@@ -91,6 +104,8 @@ def decide(observed: Observed, settings: Settings) -> Outcome:
         return Stop("refused")
     outcome = _wanted(observed, settings)
     if isinstance(outcome, Continue):
+        if observed.stuck:
+            return Stop("no_tool_allowed")
         bound = _bound_met(observed, settings)
         if bound is not None:
             return Stop(bound)
@@ -99,10 +114,16 @@ def decide(observed: Observed, settings: Settings) -> Outcome:
 
 def _wanted(observed: Observed, settings: Settings) -> Outcome:
     done = Yield("end_turn" if observed.replied or not observed.user_waits else "no_reply")
-    if observed.approval_pending:
+    if observed.closed and observed.invalid_reply:
+        return Stop("invalid_reply")
+    if observed.approval_pending or observed.closed:
         return done
     if observed.crossed_warning:
         return Continue("pressure")
+    if observed.invalid_reply:
+        if observed.retries >= settings.limits.reply_retries:
+            return Stop("invalid_reply")
+        return Continue("invalid")
     if observed.failed:
         if observed.same_failure >= settings.limits.same_failure:
             return Stop("repeated_failure")
@@ -134,4 +155,6 @@ def _bound_met(observed: Observed, settings: Settings) -> StopReason | None:
         return "max_seconds"
     if limits.tokens is not None and observed.tokens >= limits.tokens:
         return "max_tokens"
+    if limits.cost is not None and observed.cost >= limits.cost:
+        return "max_cost"
     return None

@@ -611,14 +611,14 @@ async def test_a_correction_that_is_wrong_keeps_no_request_from_being_sent_and_i
     async with opened(tmp_path, model) as runtime:
         agent = await runtime.agents.ensure("ada", instructions=SHORT)
         await agent.send(chat(0))
-        loop = agent._scheduler._loop
+        asking = agent._scheduler._loop.asking
         for _ in range(20):
-            loop.correction = loop.correction.learn("script", 40_000, 10_000)
+            asking.correction = asking.correction.learn("script", 40_000, 10_000)
         agent._scheduler.bodies._windows.clear()
-        wrong = loop.correction.factor("script")
+        wrong = asking.correction.factor("script")
         assert wrong * (await agent.context()).tokens > BUDGET
         turns = [await agent.send(chat(number)) for number in range(1, 5)]
-        right = loop.correction.factor("script")
+        right = asking.correction.factor("script")
     assert {turn.stop_reason for turn in turns} == {"end_turn"}
     assert right < wrong
     assert view(model.requests[-1]).last_user == chat(4)

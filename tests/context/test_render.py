@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from pagedaemon.context.render import Renderer, common
 from pagedaemon.llm.protocol import CALL_EXTRAS, WireMessage
+from pagedaemon.media import Attachment, Image, attachment
 from pagedaemon.memory.eviction import evictable
 from pagedaemon.messages import Call, Kind, Message, Role
 from pagedaemon.resources import Prompts
-from pagedaemon.testing import check_request
+from pagedaemon.testing import check_request, png
 
 NOW = datetime(2026, 11, 30, 15, 53, tzinfo=UTC)
 PROMPTS = Prompts()
@@ -193,3 +194,63 @@ def test_an_empty_result_is_told_in_words() -> None:
     asked = reply(2, calls=1)
     shown = renderer().queue([user(1), asked, result(3, asked.calls[0], " \n")])
     assert str(shown[2]["content"]).strip()
+
+
+def picture(number: int, at: int) -> Attachment:
+    given = Image.from_bytes(png(8, 6), name=f"p{number}", detail="low")
+    return attachment(given, f"attachment-{number}", f"[image p{number} 8x6]", at)
+
+
+SHORE = [
+    user(1, "Look:\nand", attachments=(picture(1, 5), picture(2, 9)), status="[s]"),
+    message(2, "user", "alert", "It fills up."),
+]
+
+
+def test_pictures_stand_between_words_and_what_follows_is_joined_as_parts() -> None:
+    (shown,) = renderer().queue(SHORE)
+    assert [part.get("text", "") for part in shown["content"]] == [
+        "Look:",
+        "",
+        "\nand",
+        "",
+        "[s]",
+        "It fills up.",
+    ]
+    image = shown["content"][1]["image_url"]
+    assert image == {"url": SHORE[0].attachments[0].source, "detail": "low"}
+    check_request([shown])
+
+
+def test_a_model_that_takes_no_pictures_is_shown_their_placeholders_and_is_asked_once() -> None:
+    asked: list[bool] = []
+
+    def blind() -> bool:
+        asked.append(True)
+        return False
+
+    shown = Renderer(PROMPTS, "UTC", None, blind)
+    (wire,) = shown.queue(SHORE)
+    assert wire["content"] == ("Look:\n[image p1 8x6]\nand\n[image p2 8x6]\n\n[s]\n\nIt fills up.")
+    shown.queue([*SHORE, reply(3, "I see."), user(4)])
+    assert asked == [True]
+
+
+def test_a_shortened_text_stands_before_all_of_its_pictures() -> None:
+    (wire,) = renderer().queue([replace(SHORE[0], digest="[short]")])
+    assert [part["type"] for part in wire["content"]] == ["text", "image_url", "image_url", "text"]
+    assert wire["content"][0]["text"] == "[short]"
+    (blind,) = Renderer(PROMPTS, "UTC", None, lambda: False).queue(
+        [replace(SHORE[0], digest="[short]")]
+    )
+    assert blind["content"] == "[short]\n[image p1 8x6]\n[image p2 8x6]\n\n[s]"
+
+
+def test_what_was_rendered_with_pictures_stays_the_same_object_as_the_queue_grows() -> None:
+    shown = renderer()
+    first = shown.queue(SHORE[:1])
+    longer = shown.queue([*SHORE[:1], reply(3, "I see."), user(4)])
+    assert longer[0] is first[0]
+    joined = shown.queue(SHORE)
+    assert joined[0]["content"][: len(first[0]["content"])] == first[0]["content"]
+    assert shown.queue(SHORE[:1]) == first

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pagedaemon import AsyncRuntime, Block, Model
+from pagedaemon.config import Required
 from pagedaemon.testing import ScriptedModel, call, say
 
 
@@ -26,10 +27,10 @@ async def test_the_sections_add_up_to_the_request_and_are_what_the_model_was_sen
         models={"script": model},
     ) as runtime:
         agent = await runtime.agents.ensure(
-            "ada", blocks=[Block.human("Name: Lin")], required_tools=("page_out",)
+            "ada", blocks=[Block.human("Name: Lin")], rules=(Required(tool="page_out"),)
         )
         empty = await agent.context()
-        await agent.update(required_tools=())
+        await agent.update(rules=())
         await agent.send("Hello.")
         await agent.send("Make room.")
         report = await agent.context()

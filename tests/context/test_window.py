@@ -99,6 +99,7 @@ def test_schemas_weigh_and_are_measured_once_for_the_same_tools() -> None:
 @pytest.mark.parametrize(("words", "oversize"), [(249, False), (250, False), (251, True)])
 def test_a_text_is_oversize_above_its_share_of_the_budget(words: int, oversize: bool) -> None:
     assert gauge(Noted()).oversize("word " * words) is oversize
+    assert gauge(Noted()).over("word " * words, 250) is oversize
 
 
 def test_megabytes_are_not_counted_to_the_end_to_know_that_they_are_too_much() -> None:

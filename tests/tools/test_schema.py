@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional, Union
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from pagedaemon.errors import ToolDefinitionError
+from pagedaemon.testing import check_anthropic, check_gemini, check_openai
 from pagedaemon.tools.schema import MOST_PROBLEMS, problems, shape
 from pagedaemon.tools.tool import Tool, ToolContext, internal_tool, tool
 
@@ -123,13 +124,27 @@ DOG = {
     "additionalProperties": False,
 }
 
+ANY_KIND: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"type": "object", "additionalProperties": True},
+        {"type": "array", "items": {"type": "string"}},
+    ]
+}
+
 SHOWN: list[tuple[Any, dict[str, Any]]] = [
     (str, {"type": "string"}),
     (int, {"type": "integer"}),
     (float, {"type": "number"}),
     (bool, {"type": "boolean"}),
     (bytes, {"type": "string"}),
-    (Any, {}),
+    (Any, ANY_KIND),
+    (object, ANY_KIND),
+    (Any | None, ANY_KIND),
+    (JsonValue, ANY_KIND),
     (decimal.Decimal, {"anyOf": [{"type": "number"}, {"type": "string"}]}),
     (dt.datetime, {"type": "string", "format": "date-time"}),
     (dt.date, {"type": "string", "format": "date"}),
@@ -144,6 +159,7 @@ SHOWN: list[tuple[Any, dict[str, Any]]] = [
     (Level, {"type": "integer", "description": "How loud. One of: 1, 2."}),
     (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
     (Literal["only"], {"type": "string", "enum": ["only"]}),
+    (Literal["", "some"], {"type": "string", "description": 'One of: "", "some".'}),
     (
         Literal["a", 1, None],
         {
@@ -167,7 +183,14 @@ SHOWN: list[tuple[Any, dict[str, Any]]] = [
             ]
         },
     ),
-    (list, {"type": "array", "items": {}}),
+    (list, {"type": "array", "items": ANY_KIND}),
+    (tuple, {"type": "array", "items": ANY_KIND}),
+    (list[Any], {"type": "array", "items": ANY_KIND}),
+    (
+        list[dict[str, Any]],
+        {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+    ),
+    (tuple[()], {"type": "array", "items": ANY_KIND, "maxItems": 0, "minItems": 0}),
     (list[int], {"type": "array", "items": {"type": "integer"}}),
     (Sequence[str], {"type": "array", "items": {"type": "string"}}),
     (
@@ -191,6 +214,7 @@ SHOWN: list[tuple[Any, dict[str, Any]]] = [
     (Span, {"type": "array", "items": {"type": "integer"}, "maxItems": 2, "minItems": 2}),
     (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
     (dict, {"type": "object", "additionalProperties": True}),
+    (dict[str, Any], {"type": "object", "additionalProperties": True}),
     (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
     (
         Mapping[str, list[int]],
@@ -291,6 +315,20 @@ def test_what_a_model_reads_first_stands_first(annotation: Any, schema: dict[str
     assert json.dumps(shown) == json.dumps(schema)
 
 
+@pytest.mark.parametrize("annotation", [case[0] for case in SHOWN], ids=str)
+@pytest.mark.parametrize("check", [check_openai, check_anthropic, check_gemini])
+def test_every_provider_takes_what_is_shown(
+    check: Callable[[Any, Any], None], annotation: Any
+) -> None:
+    made = taking(annotation)
+    declared = {
+        "type": "function",
+        "function": {"name": "take", "description": "Takes.", "parameters": made.parameters},
+    }
+    messages = [{"role": "user", "content": "Take it."}]
+    check(messages, [declared])
+
+
 @pytest.mark.parametrize(
     ("annotation", "default", "schema"),
     [
@@ -298,7 +336,7 @@ def test_what_a_model_reads_first_stands_first(annotation: Any, schema: dict[str
         (list[int], [1], {"type": "array", "items": {"type": "integer"}, "default": [1]}),
         (Level, Level.LOW, {"type": "integer", "default": 1}),
         (str, None, {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}),
-        (Any, object(), {}),
+        (Any, object(), ANY_KIND),
     ],
 )
 def test_a_default_is_shown_and_makes_a_parameter_optional(

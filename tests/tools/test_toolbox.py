@@ -334,6 +334,10 @@ class Named(str, enum.Enum):  # noqa: UP042
         (Pair(1, datetime(2026, 1, 2, tzinfo=UTC)), '{"a": 1, "b": "2026-01-02T00:00:00Z"}'),
         (Place(city="Rome"), '{"city": "Rome", "zip_code": null}'),
         ([Place(city="A")], '[{"city": "A", "zip_code": null}]'),
+        (
+            {"a": float("nan"), "b": [float("inf"), {"c": -float("inf")}]},
+            '{"a": "NaN", "b": ["Infinity", {"c": "-Infinity"}]}',
+        ),
         ({"a": object}, '{"a": "<class \'object\'>"}'),
         (Pair, f"{Pair!r}"),
         (3, "3"),

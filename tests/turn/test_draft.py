@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from pagedaemon import Model, tool
 from pagedaemon.agent import AgentRecord
-from pagedaemon.config import MEMGPT, NATIVE, Paging, Settings, Style
+from pagedaemon.config import MEMGPT, NATIVE, After, AtMost, Paging, Settings, Style
 from pagedaemon.context.render import Renderer
 from pagedaemon.context.window import Gauge
+from pagedaemon.events import CallRecord
 from pagedaemon.llm.protocol import RawCall, Reply
 from pagedaemon.llm.tokens import TokenCounter
 from pagedaemon.messages import CallStatus, Message, Usage
@@ -215,6 +216,31 @@ def test_plan_taken_up_again_tells_unknown_what_had_begun_and_runs_the_rest() ->
     assert again.planned
     assert again.plan.heartbeat == draft.plan.heartbeat
     assert again.reply.calls == draft.reply.calls
+
+
+def test_call_against_a_rule_has_its_result_and_keeps_it_after_a_crash() -> None:
+    """Judged once, with the turn's calls before it: what is stored is the verdict."""
+    rules = (AtMost(tool="mail", calls=1), After(tool="mail", then=("fetch", "send_message")))
+    record = body().agent
+    ruled = replace(body(), agent=replace(record, settings=Settings(rules=rules)))
+    draft = read_reply(
+        ruled,
+        both(call("archival_memory_insert", content="x"), call("fetch", url="u"), call("mail")),
+        (),
+        seq=2,
+        heartbeat=None,
+        context_hash="hash",
+        block_versions={},
+        usage=Usage(calls=1),
+        now=NOW,
+        past=[CallRecord("call-1", "mail", {"to": "x"}, "sent to x", "ok")],
+    )
+    again = take_up(ruled, draft.plan)
+    for one in (draft, again):
+        assert [made.row.status for made in one.calls] == ["failed", "intended", "failed"]
+        assert [made.runs_outside for made in one.calls] == [False, True, False]
+        assert one.calls[0].effect is None, "what is refused is not prepared either"
+        assert "Allowed now: send_message, fetch." in (one.calls[0].row.result or "")
 
 
 def test_plan_of_a_reply_with_unstorable_calls_fails_them_again() -> None:

@@ -233,7 +233,7 @@ def _tells(message: Message) -> bool:
 
 def _said(message: Message) -> str:
     """What was said, without the bare calls."""
-    return "\n".join(part for part in (message.text, *message.data.get("said", ())) if part)
+    return "\n".join(part for part in (message.words, *message.data.get("said", ())) if part)
 
 
 def _source(message: Message) -> str:

@@ -32,7 +32,9 @@ class SystemPrompt:
             tool_set=settings.tool_set,
             heartbeats=settings.heartbeats,
         )
-        rules = prompts.render("system/rules", required_tools=list(settings.required_tools))
+        rules = prompts.render(
+            "system/rules", rules=[rule.model_dump(mode="json") for rule in settings.rules]
+        )
         core = prompts.render(
             "system/blocks",
             blocks=[

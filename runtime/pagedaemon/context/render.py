@@ -6,15 +6,19 @@ message, no text is empty, each call is followed at once by exactly one result, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from pagedaemon.clock import local_stamp
-from pagedaemon.llm.protocol import CALL_EXTRAS, WireMessage
+from pagedaemon.llm.protocol import CALL_EXTRAS, ORIGIN, SAID, WireMessage
+from pagedaemon.media import Attachment, in_order, in_words, pictures
 from pagedaemon.messages import Message
 from pagedaemon.resources import Prompts
+
+Content: TypeAlias = "str | list[dict[str, Any]]"
+"""Text, or parts where there are pictures."""
 
 JOINT = "\n\n"
 """Between two user-role events that stand next to each other."""
@@ -38,11 +42,23 @@ class Renderer:
     Args:
         prompts: the texts the model reads.
         timezone: in which the dates of a summary are shown.
+        family: of the model that reads it (`config.Model.family`): provider fields that came from
+            another are left out. None: nobody in particular; all of them are shown.
+        sees: whether it takes pictures; asked when there is one. To a model that does not, their
+            placeholders are shown.
     """
 
-    def __init__(self, prompts: Prompts, timezone: str) -> None:
+    def __init__(
+        self,
+        prompts: Prompts,
+        timezone: str,
+        family: str | None = None,
+        sees: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._prompts = prompts
         self._timezone = timezone
+        self._family = family
+        self._sees = sees
         self._known: dict[str, WireMessage | None] = {}
         self._queue: list[Message] = []
         self._marks: list[_Mark] = []
@@ -84,7 +100,7 @@ class Renderer:
             shown.extend(self._unanswered(owed))
             owed = {call.id: call.tool for call in message.calls}
             if wire is not None and wire["role"] == "user" and shown and _is_user(shown[-1]):
-                joined = f"{shown[-1]['content']}{JOINT}{wire['content']}"
+                joined = _joined(shown[-1]["content"], wire["content"])
                 shown[-1] = {"role": "user", "content": joined}
             elif wire is not None:
                 shown.append(wire)
@@ -125,13 +141,23 @@ class Renderer:
             )
             return {"role": "tool", "tool_call_id": message.call_id, "content": content}
         if message.role == "assistant":
-            return _assistant(message, text)
+            return _assistant(message, text, self._family)
         if message.kind == "summary":
             text = self._summary(message, text)
-        return {
-            "role": "user",
-            "content": f"{text}{JOINT}{message.status}" if message.status else text,
-        }
+        said = self._with_pictures(message, text) if message.attachments else text
+        return {"role": "user", "content": _joined(said, message.status or None)}
+
+    def _with_pictures(self, message: Message, text: str) -> Content:
+        """A message's text and pictures as parts; a shortened text stands before all of them."""
+        shown = pictures(message.attachments)
+        if message.digest is not None:
+            shown = [replace(picture, at=len(text)) for picture in shown]
+        if not shown or not self._sees():
+            return in_words(text, shown)
+        return [
+            _text(piece) if isinstance(piece, str) else _picture(piece)
+            for piece in in_order(text, shown)
+        ]
 
     def _summary(self, message: Message, text: str) -> str:
         data = message.data
@@ -156,16 +182,40 @@ def common(before: Sequence[object], now: Sequence[object]) -> int:
     return min(len(before), len(now))
 
 
+def _joined(one: Content, other: Content | None) -> Content:
+    """Two events of the user's role as one; text alone stays text."""
+    if other is None:
+        return one
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}{JOINT}{other}"
+    return [*_parts(one), *_parts(other)]
+
+
+def _parts(content: Content) -> list[dict[str, Any]]:
+    return [_text(content)] if isinstance(content, str) else content
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _picture(picture: Attachment) -> dict[str, Any]:
+    image = {"url": picture.source}
+    if picture.detail is not None:
+        image["detail"] = picture.detail
+    return {"type": "image_url", "image_url": image}
+
+
 def _is_user(wire: WireMessage) -> bool:
     return bool(wire["role"] == "user")
 
 
-def _assistant(message: Message, text: str) -> WireMessage | None:
+def _assistant(message: Message, text: str, family: str | None) -> WireMessage | None:
     wire: dict[str, Any] = {"role": "assistant"}
     said = text.rstrip()
     if said:
         wire["content"] = said
-    opaque = dict(message.data.get("opaque", {}))
+    opaque = _opaque_for(family, message.data.get("opaque", {}))
     extras = opaque.pop(CALL_EXTRAS, None) or [{}] * len(message.calls)
     if message.calls:
         wire["tool_calls"] = [
@@ -178,6 +228,14 @@ def _assistant(message: Message, text: str) -> WireMessage | None:
             for call, extra in zip(message.calls, extras, strict=True)
         ]
     return {**opaque, **wire} if len(wire) > 1 else None
+
+
+def _opaque_for(family: str | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The provider's own fields of a message, where the reader is who they came from."""
+    origin = fields.get(ORIGIN)
+    if family is not None and origin is not None and origin != family:
+        return {}
+    return {name: value for name, value in fields.items() if name not in (ORIGIN, SAID)}
 
 
 def _summary_first(messages: Sequence[Message]) -> list[Message]:

@@ -115,7 +115,11 @@ class Gauge:
 
     def oversize(self, text: str) -> bool:
         """Whether one text is more than its share of the budget."""
-        most = self._paging.oversize * self._budget
+        return self.over(text, self._paging.oversize * self._budget)
+
+    def over(self, text: str, most: float) -> bool:
+        """Whether one text is more than so many tokens; counted only where its bytes leave it
+        open."""
         if self._counter.bound(text) * self.factor <= most:
             return False
         # Piece by piece: megabytes are not counted to the end to know that they are too much.
@@ -140,6 +144,9 @@ class Gauge:
         return self._tools[1]
 
     def _message(self, message: WireMessage) -> int:
+        if isinstance(message.get("content"), list):
+            # Pictures count by their size: megabytes of them are no key to remember it under.
+            return self._counter.message_tokens(message)
         key = _key(message)
         if key not in self._known:
             if len(self._known) > 50_000:

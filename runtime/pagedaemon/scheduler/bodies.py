@@ -11,10 +11,20 @@ from pagedaemon.agent import AgentRecord
 from pagedaemon.config import Model
 from pagedaemon.context.render import Renderer
 from pagedaemon.context.window import Gauge
-from pagedaemon.errors import ConfigError, NoModel, ToolDefinitionError
+from pagedaemon.errors import (
+    ConfigError,
+    ModelCannotSee,
+    NoModel,
+    PicturesTooLarge,
+    ToolDefinitionError,
+)
 from pagedaemon.llm.gateway import OFFLINE, Absent, Connections
+from pagedaemon.llm.prices import require_prices
 from pagedaemon.llm.protocol import ChatModel
-from pagedaemon.llm.tokens import TokenCounter
+from pagedaemon.llm.sight import sees
+from pagedaemon.llm.tokens import TokenCounter, image_tokens
+from pagedaemon.media import Attachment, pictures
+from pagedaemon.memory.effects import Nearby
 from pagedaemon.messages import Message
 from pagedaemon.resources import Prompts
 from pagedaemon.store import conversations as rows
@@ -61,11 +71,13 @@ class Bodies:
         connections: Connections,
         tools: Iterable[Tool],
         factor: Callable[[str], float],
+        meaning: Nearby | None = None,
     ) -> None:
         self._prompts = prompts
         self._default = model
         self._connections = connections
         self.factor = factor
+        self._meaning = meaning
         self._tools: dict[str, Tool] = {}
         self._own: dict[str, dict[str, Tool]] = {}
         self._keys: dict[str, Model] = {}
@@ -120,7 +132,40 @@ class Bodies:
         Raises:
             NoModel, ConfigError: it cannot.
         """
-        self._connections.to(self.model_of(agent))
+        self._chat(agent, self.model_of(agent))
+
+    def _chat(self, agent: AgentRecord, model: Model) -> ChatModel:
+        if agent.settings.limits.cost is not None:
+            require_prices(model)
+        return self._connections.to(model)
+
+    def require_sight(self, agent: AgentRecord, given: Sequence[Attachment]) -> None:
+        """Makes sure that an agent's model can be shown these pictures.
+
+        Raises:
+            NoModel: there is no model.
+            ModelCannotSee: it takes no pictures.
+            PicturesTooLarge: they are more than one message's share of its window.
+        """
+        shown = pictures(given)
+        if not shown:
+            return
+        model = self.model_of(agent)
+        if not sees(model):
+            raise ModelCannotSee(
+                f"{model.name!r} takes no pictures: send words, or give agent {agent.name!r} a "
+                f"model that does. If this one does, say so: Model({model.name!r}, vision=True)"
+            )
+        share = int(agent.settings.paging.oversize * model.budget)
+        factor = self.factor(model.name)
+        sizes = [
+            (one.placeholder, round(image_tokens(one.width, one.height, one.detail) * factor))
+            for one in shown
+        ]
+        needed = sum(tokens for _, tokens in sizes)
+        if needed > share:
+            largest = sorted(sizes, key=lambda size: size[1], reverse=True)[:5]
+            raise PicturesTooLarge(share, needed, tuple(largest))
 
     # ------------------------------------------------------------------ bodies
 
@@ -131,7 +176,7 @@ class Bodies:
             NoModel, ConfigError: its model cannot be had.
         """
         model = self.model_of(agent)
-        return self._make(agent, model, self._connections.to(model))
+        return self._make(agent, model, self._chat(agent, model))
 
     def make_anyhow(self, agent: AgentRecord) -> Body:
         """As `make`; where there is no model, one that says so when it is asked, so that what was
@@ -164,7 +209,8 @@ class Bodies:
                 model.budget,
                 agent.settings.paging,
             ),
-            Renderer(self._prompts, agent.settings.timezone),
+            Renderer(self._prompts, agent.settings.timezone, model.family, lambda: sees(model)),
+            self._meaning,
         )
 
     def _tool(self, agent: AgentRecord, name: str) -> Tool | None:

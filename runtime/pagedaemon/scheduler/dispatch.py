@@ -8,53 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.clock import Clock
 from pagedaemon.config import Model
-from pagedaemon.errors import Closed, ConfigError, LeaseLost, NotFound, StoreError
-from pagedaemon.events import Turn, TurnEnded
-from pagedaemon.llm.gateway import Connections
+from pagedaemon.errors import Closed, LeaseLost, StoreError
+from pagedaemon.events import Event, Turn, TurnEnded
+from pagedaemon.llm.gateway import Absent, Connections
 from pagedaemon.llm.tokens import Correction
 from pagedaemon.loop import Loop
+from pagedaemon.memory.embedding import Meaning
 from pagedaemon.messages import StopReason
 from pagedaemon.resources import Prompts
 from pagedaemon.scheduler.bodies import Bodies
 from pagedaemon.scheduler.claims import Claimed, Claims
-from pagedaemon.scheduler.running import Running
+from pagedaemon.scheduler.following import Following, events_of
+from pagedaemon.scheduler.idle import LONG_POLL, Idle, News, wait
+from pagedaemon.scheduler.leases import Renewal
+from pagedaemon.scheduler.places import Places
+from pagedaemon.scheduler.running import Running, error_of
+from pagedaemon.scheduler.timers import Timers
+from pagedaemon.scheduler.watch import Watch
 from pagedaemon.store import conversations as rows
-from pagedaemon.store import journal
+from pagedaemon.store import journal, token_factors
 from pagedaemon.store.database import Database
-from pagedaemon.store.journal import Head, TurnRow, Wake
+from pagedaemon.store.journal import Key, TurnRow, Wake
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.store.worker import Worker
 from pagedaemon.tools.tool import Tool
 from pagedaemon.turn.body import Body
 from pagedaemon.turn.calls import Handles
+from pagedaemon.turn.expected import Expected
 from pagedaemon.turn.state import OpenTurn
 
 T = TypeVar("T")
 
 logger = logging.getLogger("pagedaemon")
 
-POLL = 0.05
-"""Seconds between two looks at a conversation that another process has."""
-
-LONG_POLL = 1.0
-"""Seconds between two looks at a conversation whose turns end in this process, which says so."""
-
 RETRY = 5.0
 """Seconds after which a turn is taken up again whose end could not be stored."""
-
-
-@dataclass(frozen=True)
-class _Done(Generic[T]):
-    value: T
 
 
 class Scheduler:
@@ -69,6 +63,7 @@ class Scheduler:
         connections: the models that can be asked; whoever gives them closes them.
         tools: Python tools, for agents that were given them in an earlier run.
         handles: makes the live handles that a tool's context carries.
+        meaning: finds by meaning; None: search is by words alone. Whoever gives it closes it.
 
     Raises:
         ToolDefinitionError: the tools cannot be used together.
@@ -84,13 +79,21 @@ class Scheduler:
         connections: Connections,
         tools: Iterable[Tool],
         handles: Handles,
+        meaning: Meaning | None = None,
     ) -> None:
         self.store = store
+        self.meaning = meaning
         self.clock = clock
         self.prompts = prompts
         self._loop = Loop(store, clock, handles)
+        asking = self._loop.asking
         self.bodies = Bodies(
-            prompts, model, connections, tools, lambda name: self._loop.correction.factor(name)
+            prompts,
+            model,
+            connections,
+            tools,
+            lambda name: asking.correction.factor(name),
+            meaning,
         )
         self._claims = Claims(worker, clock, self.bodies)
         self._owner = worker.id
@@ -103,14 +106,31 @@ class Scheduler:
         use its window and body, also after its end is committed."""
         self._given_up: set[str] = set()
         """Turns of ours that are open in the store and run no more, because it failed."""
-        self._paused: Counter[str] = Counter()
-        """Conversations that take no message for a moment, so that they can become idle."""
-        self._news: dict[str, asyncio.Event] = {}
+        self._expected: dict[str, Expected[Any]] = {}
+        """The types asked for here, by turn: in the store is only their schema."""
+        self._news = News()
+        self._idle = Idle(store, self._claims, self._news, self._take_over)
+        self._places = Places(
+            store,
+            self._claims,
+            self._news,
+            meaning,
+            self._running,
+            self._in_hand,
+            self._take_over,
+        )
+        self._told_unable: set[str] = set()
+        self._following = Following(
+            store, self._news, self._running, self._take_over_orphan, self._require_open
+        )
+        self._looking: set[asyncio.Task[None]] = set()
+        self.timers = Timers(store, clock, self._claims, worker.id, self._start_queued)
+        self.watch = Watch(worker.lease_seconds, lambda: self.recover(anyhow=False))
 
     async def open(self) -> None:
         """Reads what was learnt about token counts."""
         self._home = asyncio.get_running_loop()
-        self._loop.correction = Correction(await self.store.read(journal.factors))
+        self._loop.asking.correction = Correction(await self.store.read(token_factors.factors))
 
     def body(self, agent: AgentRecord) -> Body:
         """What an agent acts with, made anew.
@@ -122,21 +142,37 @@ class Scheduler:
 
     # ------------------------------------------------------------------ accepting
 
-    async def send(self, conversation_id: str, wake: Wake) -> Running:
+    async def send(
+        self,
+        conversation_id: str,
+        wake: Wake,
+        expected: Expected[Any] | None = None,
+        *,
+        key: Key | None = None,
+        lasting: bool = False,
+    ) -> Running:
         """Accepts a message: when this returns it is stored, and its turn runs or waits for its
-        place. If the caller is cancelled before, the turn is stopped.
+        place. If the caller is cancelled before, the turn is stopped, unless it has a key.
+
+        Args:
+            expected: the type that the reply must have, where the wake names its schema.
+            key: what was sent with it before is not accepted again: it is that turn.
+            lasting: as in `Running`; with a key it always is.
 
         Raises:
             NotFound: there is no such conversation.
+            KeyConflict: something else was sent with the key.
             NoModel, ConfigError: its agent cannot answer; nothing was stored.
             StoreError: the message could not be stored.
             Closed: the runtime was closed, or belongs to another event loop.
         """
         self._require_open()
-        while conversation_id in self._paused:
-            await _wait(self._news_of(conversation_id), LONG_POLL)
+        while self._idle.paused(conversation_id):
+            await wait(self._news.of(conversation_id), LONG_POLL)
             self._require_open()
-        accepting = asyncio.create_task(self._accept(conversation_id, wake))
+        accepting = asyncio.create_task(
+            self._accept(conversation_id, wake, expected, key, lasting or key is not None)
+        )
         self._accepting.add(accepting)
         accepting.add_done_callback(self._accepting.discard)
         try:
@@ -144,17 +180,37 @@ class Scheduler:
         except asyncio.CancelledError:
             # What is being stored cannot be called back: it is let in, and stopped.
             await asyncio.wait([accepting])
-            if not accepting.cancelled() and accepting.exception() is None:
+            if key is None and not accepting.cancelled() and accepting.exception() is None:
                 await accepting.result().cancel()
             raise
 
-    async def _accept(self, conversation_id: str, wake: Wake) -> Running:
-        turn_id, claimed = await self.store.write(
+    async def _accept(
+        self,
+        conversation_id: str,
+        wake: Wake,
+        expected: Expected[Any] | None,
+        key: Key | None,
+        lasting: bool,
+    ) -> Running:
+        turn_id, found = await self.store.write(
             lambda tx: self._claims.accept(
-                tx, conversation_id, wake, busy=conversation_id in self._in_hand
+                tx, conversation_id, wake, busy=conversation_id in self._in_hand, key=key
             )
         )
-        return self._start(turn_id, conversation_id, claimed)
+        if isinstance(found, Turn):
+            return await self._past(found)
+        if expected is not None:
+            self._expected[turn_id] = expected
+        running = self._start(turn_id, conversation_id, found)
+        running.lasting |= lasting
+        return running
+
+    async def _past(self, turn: Turn) -> Running:
+        """A turn that has ended, for who listens to it anew."""
+        running = Running(turn.id, turn.conversation_id, taken_up=True, lasting=True)
+        await self._tell_end(running, turn)
+        running.close(error_of(turn))
+        return running
 
     async def recover(self, *, anyhow: bool) -> list[Running]:
         """Takes up every turn that a process which is gone left open.
@@ -180,7 +236,8 @@ class Scheduler:
         if left:
             logger.info("taking up %d turn(s) left open by a process that is gone", len(left))
         for row, unable in found:
-            if unable is not None:
+            if unable is not None and row.id not in self._told_unable:
+                self._told_unable.add(row.id)
                 logger.warning("turn %s stays open: %s", row.id, unable)
         for row in left:
             self._take_over(row)
@@ -195,6 +252,37 @@ class Scheduler:
     def _take_over(self, row: TurnRow) -> None:
         if not self._closed and self._abandoned(row):
             self._start(row.id, row.conversation_id, None, taken_up=True)
+
+    def _take_over_orphan(self, row: TurnRow) -> None:
+        """As `_take_over`; what the store has failed is tried again in its own time."""
+        if row.id not in self._given_up:
+            self._take_over(row)
+
+    def _start_queued(self, turn_id: str, conversation_id: str) -> None:
+        """Runs a turn that nobody waits for: when the runtime is closed it stays for later."""
+        if not self._closed:
+            self._start(turn_id, conversation_id, None, taken_up=True)
+
+    def _look(self) -> None:
+        """Sees soon what a commit has queued, and when timers are due."""
+        if self._closed:
+            return
+        self.timers.look()
+        looking = asyncio.create_task(self._start_stirred())
+        self._looking.add(looking)
+        looking.add_done_callback(self._looking.discard)
+
+    async def _start_stirred(self) -> None:
+        """Starts the turns that were queued here in another turn's commit."""
+        try:
+            found = await self.store.read(journal.open_turns)
+        except StoreError as error:
+            logger.warning("what was queued waits for the store: %s", error)
+            asyncio.get_running_loop().call_later(RETRY, self._look)
+            return
+        for row in found:
+            if row.status == "queued" and row.owner == self._owner:
+                self._start_queued(row.id, row.conversation_id)
 
     # ------------------------------------------------------------------ running
 
@@ -221,38 +309,56 @@ class Scheduler:
         """Tells whoever listens how the task ended, also where it ended in a mistake of ours."""
         del self._running[running.turn_id]
         error = Closed("its event loop was ended") if task.cancelled() else task.exception()
-        if isinstance(error, StoreError) and not isinstance(error, LeaseLost):
+        if isinstance(error, StoreError):
             error.accepted = running.turn_id
+        if isinstance(error, StoreError) and not isinstance(error, LeaseLost):
             self._given_up.add(running.turn_id)
             asyncio.get_running_loop().call_later(RETRY, self._try_again, running)
+        else:
+            self._expected.pop(running.turn_id, None)
         if error is not None and not running.heard:
             logger.warning("turn %s ended with nobody listening: %s", running.turn_id, error)
         running.close(error)
-        self._tell_news(running.conversation_id)
+        self._news.tell(running.conversation_id)
 
     def _try_again(self, running: Running) -> None:
         if not self._closed and running.turn_id in self._given_up:
             self._start(running.turn_id, running.conversation_id, None, taken_up=True)
 
     async def _run(self, running: Running, claimed: Claimed | None) -> None:
+        renewal: Renewal | None = None
         try:
             running.begin()
             if claimed is None:
-                place = await self._its_place(running)
+                place = await self._places.claimed(running.turn_id, running.conversation_id)
                 if isinstance(place, Turn):
-                    running.tell(TurnEnded(running.turn_id, place))
+                    await self._tell_end(running, place)
+                    if (error := error_of(place)) is not None:
+                        raise error
                     return
                 self._in_hand.add(running.conversation_id)
                 claimed = place
+            renewal = Renewal(self.store, claimed.turn, running)
             await self._go_on(running, claimed)
         except asyncio.CancelledError:
-            running.tell(TurnEnded(running.turn_id, await self._stopped(running, claimed)))
+            if running.lost is not None:
+                raise running.lost from None
+            await self._tell_end(running, await self._stopped(running, claimed))
+            # What it had just committed may not have been carried over.
+            self._look()
         finally:
+            if renewal is not None:
+                renewal.end()
+            if claimed is not None and claimed.turn.stirs:
+                self._look()
             if claimed is not None:
                 self._put_down(claimed.turn)
 
     async def _go_on(self, running: Running, claimed: Claimed) -> None:
         turn = claimed.turn
+        turn.expected = self._expected.get(turn.id, turn.expected)
+        if turn.stop_asked:
+            running.stop()
         if claimed.hopeless is not None:
             await self._end(running, turn, "interrupted", claimed.hopeless)
             return
@@ -260,20 +366,37 @@ class Scheduler:
             async for event in self._loop.live(turn, claimed.plan):
                 if isinstance(event, TurnEnded):
                     self._put_down(turn)
+                if turn.stirs:
+                    turn.stirs = False
+                    self._look()
                 running.tell(event)
+                if turn.stop_asked and turn.ended is None:
+                    running.stop()
         except StoreError:
             raise
         except Exception as error:
             # Whatever it was, the turn ends and the next message is answered.
             if turn.ended is None:
-                reason: StopReason = "interrupted" if isinstance(error, ConfigError) else "error"
+                unmanned = isinstance(turn.body.chat, Absent)
+                reason: StopReason = "interrupted" if unmanned else "error"
                 await self._end(running, turn, reason, f"{type(error).__name__}: {error}")
             raise
 
     async def _end(self, running: Running, turn: OpenTurn, reason: StopReason, error: str) -> None:
         ended = await self._loop.close(turn, reason, error)
         self._put_down(turn)
-        running.tell(TurnEnded(turn.id, ended))
+        await self._tell_end(running, ended)
+
+    async def _tell_end(self, running: Running, turn: Turn) -> None:
+        """Tells a turn's end, and before it what was committed of it and not told here."""
+        if turn.events > running.number + 1:
+            missed = await self.store.read(
+                lambda tx: events_of(tx, turn.conversation_id, turn.id, running.number)
+            )
+            for event in missed.events:
+                running.tell(event)
+            return
+        running.tell(TurnEnded.of(turn))
 
     def _put_down(self, turn: OpenTurn) -> None:
         if turn.conversation_id in self._in_hand:
@@ -282,71 +405,49 @@ class Scheduler:
 
     async def _stopped(self, running: Running, claimed: Claimed | None) -> Turn:
         """The end of a turn that was stopped: written, if it is not yet."""
-        if self._closed and running.taken_up and not running.heard:
-            if claimed is not None:
-                await self.store.write(lambda tx: journal.put_back(tx, running.turn_id))
-            raise Closed("the runtime was closed; the turn is taken up again when it is opened")
+        if self._closed and (running.lasting or (running.taken_up and not running.heard)):
+            return await self._left(running.turn_id, claimed)
         if claimed is None:
-            # A claim that was on its way when we were stopped is committed before this.
-            end = await self.store.write(lambda tx: self._withdrawn(tx, running.turn_id))
-            if isinstance(end, Turn):
-                return end
-            claimed = end
+            found = await self._places.withdrawn(running.turn_id)
+            if isinstance(found, Turn):
+                return found
+            claimed = found
         if claimed.turn.ended is not None:
             return claimed.turn.ended
         return await self._loop.close(claimed.turn, "cancelled")
 
-    def _withdrawn(self, tx: Transaction, turn_id: str) -> Turn | Claimed:
-        row = journal.turn_by_id(tx, turn_id)
-        if row is None:
-            raise NotFound(f"turn {turn_id} was deleted")
-        if row.status == "done":
-            return journal.turn_record(tx, row)
-        if row.status == "queued" and self._closed:
-            raise Closed(
-                "the runtime was closed while this message waited for its turn; it is stored, and "
-                "answered when the space is opened again"
-            )
-        found = self._claims.withdraw(tx, turn_id) or self._claims.take_up(tx, turn_id)
-        if found is None:
-            raise LeaseLost(f"turn {turn_id} was taken up by another worker")
-        return found
-
-    async def _its_place(self, running: Running) -> Claimed | Turn:
-        """Waits until a turn is the first of its conversation, and claims it; or its end, where
-        another process has brought it there.
+    async def _left(self, turn_id: str, claimed: Claimed | None) -> Turn:
+        """Leaves a turn to the next who opens the store; or its end, where it had just ended.
 
         Raises:
-            NotFound: it was deleted.
+            Closed: it was left.
         """
-        turn_id, conversation_id = running.turn_id, running.conversation_id
 
-        def look(tx: Transaction) -> tuple[TurnRow, Head, TurnRow | None] | Turn:
+        def work(tx: Transaction) -> Turn | None:
             row = journal.turn_by_id(tx, turn_id)
-            if row is None:
-                raise NotFound(f"turn {turn_id} was deleted")
-            if row.status == "done":
+            if row is not None and row.status == "done":
                 return journal.turn_record(tx, row)
-            first = journal.first_open_turn(tx, conversation_id)
-            return row, self._claims.head(tx, conversation_id), first
+            if row is not None and claimed is not None:
+                journal.put_back(tx, turn_id, claimed.turn.lease)
+            return None
 
-        while True:
-            news = self._news_of(conversation_id)
-            seen = await self.store.read(look)
-            if isinstance(seen, Turn):
-                return seen
-            _, head, first = seen
-            mine = first is not None and first.id == turn_id
-            if mine and not self._claims.held(head) and conversation_id not in self._in_hand:
-                claimed = await self.store.write(lambda tx: self._claims.take_up(tx, turn_id))
-                if claimed is not None:
-                    return claimed
-            elif first is not None and not mine:
-                self._take_over(first)
-            ours = first is not None and not mine and first.id in self._running
-            await _wait(news, LONG_POLL if ours else POLL)
+        ended = await self.store.write(work)
+        if ended is None:
+            raise Closed("the runtime was closed; the turn is taken up again when it is opened")
+        return ended
 
     # ------------------------------------------------------------------ beside turns
+
+    def follow(self, conversation_id: str, turn_id: str, after: int) -> AsyncGenerator[Event, None]:
+        """A turn's events with higher numbers than that, each once, and what is provisional of the
+        step in progress, where the turn runs here. It neither stops the turn nor keeps it.
+
+        Raises:
+            NotFound: there is no such turn in the conversation.
+            StoreError: the store failed.
+            Closed: the runtime was closed, or belongs to another event loop.
+        """
+        return self._following.events(conversation_id, turn_id, after)
 
     async def when_idle(self, conversation_id: str, work: Callable[[Transaction], T]) -> T:
         """Runs a transaction on a conversation while no turn of it is open, after those that are.
@@ -356,8 +457,8 @@ class Scheduler:
             NotFound: there is no such conversation.
         """
         self._require_open()
-        with self._pausing([conversation_id]):
-            return await self._when_idle(lambda tx: [conversation_id], work)
+        with self._idle.pausing([conversation_id]):
+            return await self._idle.run(lambda tx: [conversation_id], work)
 
     async def when_agent_idle(self, agent_id: str, work: Callable[[Transaction], T]) -> T:
         """As `when_idle`, for all conversations of an agent. Its turns that run or wait in this
@@ -368,50 +469,32 @@ class Scheduler:
             return [row.id for row in rows.of_agent(tx, agent_id)]
 
         ids = await self.store.read(conversations)
-        with self._pausing(ids):
+        with self._idle.pausing(ids):
             await asyncio.gather(*map(self.cancel, ids))
-            value = await self._when_idle(conversations, work)
+            value = await self._idle.run(conversations, work)
         self.bodies.forget(agent_id, ids)
         return value
 
-    async def _when_idle(
-        self,
-        conversations: Callable[[Transaction], Sequence[str]],
-        work: Callable[[Transaction], T],
-    ) -> T:
-        def first_open(tx: Transaction) -> TurnRow | None:
-            for conversation_id in conversations(tx):
-                self._claims.head(tx, conversation_id)
-                first = journal.first_open_turn(tx, conversation_id)
-                if first is not None:
-                    return first
-            return None
+    async def end_of(self, turn_id: str, conversation_id: str) -> Turn:
+        """Waits for the end of a turn, whichever process runs it.
 
-        def guarded(tx: Transaction) -> _Done[T] | TurnRow:
-            return first_open(tx) or _Done(work(tx))
+        Raises:
+            NotFound: it was deleted.
+            Closed: the runtime was closed meanwhile.
+        """
+        self._require_open()
+        return await self._places.end_of(turn_id, conversation_id)
 
-        while True:
-            # Looking is left to a snapshot: a write would make everyone else wait at each look.
-            waiting = await self.store.read(first_open)
-            if waiting is None:
-                done = await self.store.write(guarded)
-                if isinstance(done, _Done):
-                    return done.value
-                waiting = done
-            self._take_over(waiting)
-            await _wait(self._news_of(waiting.conversation_id), POLL)
+    async def stop(self, turn_id: str, conversation_id: str) -> Turn:
+        """Stops a turn, whichever process runs it, and waits until its end is written.
 
-    @contextmanager
-    def _pausing(self, conversation_ids: Sequence[str]) -> Iterator[None]:
-        self._paused.update(conversation_ids)
-        try:
-            yield
-        finally:
-            for conversation_id in conversation_ids:
-                self._paused[conversation_id] -= 1
-                if not self._paused[conversation_id]:
-                    del self._paused[conversation_id]
-                self._tell_news(conversation_id)
+        Raises:
+            NotFound: it was deleted.
+            Closed: the runtime was closed meanwhile.
+        """
+        self._require_open()
+        await self._start(turn_id, conversation_id, None, taken_up=True).cancel()
+        return await self._places.end_of(turn_id, conversation_id)
 
     async def cancel(self, conversation_id: str) -> int:
         """Stops the turns of a conversation that run or wait in this process. Returns how many."""
@@ -426,10 +509,13 @@ class Scheduler:
         Messages that wait for their turn stay in the store, and so do turns that were left open
         once and that nobody here waits for: they are gone on with when it is opened again.
         """
-        self._closed = True
+        self._closed = self._places.closed = True
+        await self.timers.close()
+        await self.watch.close()
         if self._accepting:
             await asyncio.wait(set(self._accepting))
         await _stop_all(list(self._running.values()))
+        await asyncio.gather(*self._looking)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -440,23 +526,8 @@ class Scheduler:
                 "the blocking Runtime, which takes calls from every thread"
             )
 
-    def _news_of(self, conversation_id: str) -> asyncio.Event:
-        return self._news.setdefault(conversation_id, asyncio.Event())
-
-    def _tell_news(self, conversation_id: str) -> None:
-        event = self._news.pop(conversation_id, None)
-        if event is not None:
-            event.set()
-
 
 async def _stop_all(turns: Sequence[Running]) -> None:
     for running in reversed(turns):
         running.stop()
     await asyncio.gather(*(running.settled() for running in turns))
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return

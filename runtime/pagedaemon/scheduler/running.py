@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from pagedaemon.errors import LeaseLost, ModelError
 from pagedaemon.events import Event, Turn, TurnEnded
 
 
@@ -16,13 +17,22 @@ class Running:
         conversation_id: whose.
         taken_up: whether it was left open, and nobody here has sent its message.
         heard: whether anybody has asked how it goes.
+        lasting: whether it may be asked for later: who stops waiting for it does not stop it, and
+            closing the runtime leaves it to the next who opens the store.
+        lost: that another worker has taken it over.
+        number: of the last committed event that was told.
     """
 
-    def __init__(self, turn_id: str, conversation_id: str, *, taken_up: bool) -> None:
+    def __init__(
+        self, turn_id: str, conversation_id: str, *, taken_up: bool, lasting: bool = False
+    ) -> None:
         self.turn_id = turn_id
         self.conversation_id = conversation_id
         self.taken_up = taken_up
         self.heard = False
+        self.lasting = lasting
+        self.lost: LeaseLost | None = None
+        self.number = 0
         self._events: list[Event] = []
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -51,6 +61,8 @@ class Running:
     def tell(self, event: Event) -> None:
         """One more event for everyone who listens."""
         self._events.append(event)
+        if event.number is not None:
+            self.number = event.number
         if isinstance(event, TurnEnded):
             self._turn = event.turn
         self._changed.set()
@@ -70,7 +82,27 @@ class Running:
             PagedaemonError: what the turn ended with, after its last event.
         """
         self.heard = True
-        told = 0
+        async for event in self._from(0):
+            yield event
+        if self._error is not None:
+            raise self._error
+
+    async def events_after(self, number: int) -> AsyncIterator[Event]:
+        """The committed events with higher numbers than that, and the provisional ones of no step
+        that had ended when they were asked for, until nothing more is told here. Whoever asks is
+        no one for whom the turn is kept or whom its error concerns."""
+        begin = 0
+        for place, event in enumerate(self._events):
+            if event.number is not None:
+                begin = place + 1
+        for event in self._events[:begin]:
+            if event.number is not None and event.number > number:
+                yield event
+        async for event in self._from(begin):
+            if event.number is None or event.number > number:
+                yield event
+
+    async def _from(self, told: int) -> AsyncIterator[Event]:
         while True:
             self._changed.clear()
             while told < len(self._events):
@@ -79,8 +111,6 @@ class Running:
             if self._over.is_set():
                 break
             await self._changed.wait()
-        if self._error is not None:
-            raise self._error
 
     async def result(self) -> Turn:
         """The turn, once it has ended.
@@ -109,7 +139,21 @@ class Running:
         if self._begun and self._task is not None:
             self._task.cancel()
 
+    def lose(self, error: LeaseLost) -> None:
+        """Another worker has taken it over: nothing more is done, and nothing written."""
+        if not self._stopped:
+            self.lost = error
+            self.stop()
+
     async def cancel(self) -> None:
         """Stops the turn and waits until that is written."""
         self.stop()
         await self._over.wait()
+
+
+def error_of(turn: Turn) -> ModelError | None:
+    """What whoever waits for a turn is told that has ended with an error out of their sight, as
+    they would have been told had they seen it; None for any other end."""
+    if turn.stop_reason != "error":
+        return None
+    return ModelError(f"turn {turn.id} ended with an error: {turn.error}")

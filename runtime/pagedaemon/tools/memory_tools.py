@@ -21,6 +21,7 @@ from pagedaemon.memory.recall import PageOut, Pin, ReadPage, SearchMessages
 from pagedaemon.messages import checked_text
 from pagedaemon.resources import Prompts
 from pagedaemon.store.transaction import Transaction
+from pagedaemon.tools.event_tools import EVENT_NAMES, event_functions
 from pagedaemon.tools.tool import Tool, internal_tool
 
 Page = Annotated[int, Field(ge=0)]
@@ -123,7 +124,7 @@ _ALWAYS: tuple[Callable[..., Effect], ...] = (
 SPEAK = "send_message"
 """The tool through which a MemGPT-style agent speaks: terminal, and without a heartbeat flag."""
 
-NAMES = frozenset(
+NAMES = EVENT_NAMES | frozenset(
     function.__name__
     for function in (send_message, *_ALWAYS, *_EDITING["memgpt"], *_EDITING["edit"])
 )
@@ -132,7 +133,7 @@ NAMES = frozenset(
 
 def memory_tools(prompts: Prompts, settings: Settings) -> list[Tool]:
     """The built-in tools of an agent with these settings, in the order the model sees them."""
-    functions = (*_EDITING[settings.tool_set], *_ALWAYS)
+    functions = (*_EDITING[settings.tool_set], *_ALWAYS, *event_functions(settings))
     tools = [_made(prompts, function) for function in functions]
     if settings.style.reply == "tool":
         tools.insert(0, _made(prompts, send_message, terminal=True))

@@ -56,6 +56,19 @@ _JSON_TYPES: dict[type, str] = {
     dict: "object",
 }
 
+ANYTHING: Mapping[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"type": "object", "additionalProperties": True},
+        {"type": "array", "items": {"type": "string"}},
+    ]
+}
+"""How a value of any kind is shown, as of `Any` or of the items of a bare `list`: Gemini refuses a
+schema that names no type. What comes is not held to it."""
+
 MOST_PROBLEMS = 8
 """How many things wrong with one call the model is told at once."""
 
@@ -271,7 +284,7 @@ def normalised(
         if key == "properties":
             result[key] = {name: inner(its) for name, its in value.items()}
         elif key in ("anyOf", "oneOf"):
-            result["anyOf"] = _flat([inner(choice) for choice in value])
+            result["anyOf"] = _distinct(_flat([inner(choice) for choice in value]))
         elif key == "prefixItems":
             items = [*value, schema["items"]] if isinstance(schema.get("items"), Mapping) else value
             result["items"] = _either(_distinct([inner(item) for item in items]))
@@ -286,6 +299,10 @@ def normalised(
     if result.get("type") == "object":
         _close(result, inner(schema.get("propertyNames", {})))
     result = _typed_enum(result)
+    if result.get("type") == "array":
+        result.setdefault("items", dict(ANYTHING))
+    if "type" not in result and "anyOf" not in result:
+        result = {**ANYTHING, **result}
     return {key: result[key] for key in sorted(result, key=_place)}
 
 
@@ -325,7 +342,7 @@ def _typed_enum(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choice(kind: str, values: Sequence[Any]) -> dict[str, Any]:
-    if kind == "string":
+    if kind == "string" and all(values):  # Gemini takes no empty text in an enumeration
         return {"type": kind, "enum": list(values)}
     if kind == "null":
         return {"type": kind}
@@ -352,6 +369,8 @@ def shape(schema: Mapping[str, Any]) -> str:
     """A normalised schema in one line, such as ``{city: string, days?: integer}``."""
     if "enum" in schema:
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    if schema.get("anyOf") == ANYTHING["anyOf"]:
+        return "any"
     if "anyOf" in schema:
         return " | ".join(dict.fromkeys(shape(choice) for choice in schema["anyOf"]))
     kind = str(schema.get("type", "any"))

@@ -81,6 +81,7 @@ class Tool:
 
     def __post_init__(self) -> None:
         what = f"tool {self.name!r}"
+        self._require_types(what)
         if not _NAME.fullmatch(self.name):
             raise ToolDefinitionError(
                 f"{what}: providers take names of 1 to 64 letters a-z A-Z, digits, '_' and '-' "
@@ -97,6 +98,26 @@ class Tool:
             raise ToolDefinitionError(f"{what}: returns is tool or external")
         if not self.timeout > 0 or self.max_result_chars <= 0:
             raise ToolDefinitionError(f"{what}: timeout and max_result_chars must be above zero")
+
+    def _require_types(self, what: str) -> None:
+        wanted: tuple[tuple[str, object, type | tuple[type, ...], str], ...] = (
+            ("name", self.name, str, "a text"),
+            ("description", self.description, str, "a text"),
+            ("effect", self.effect, str, "one of read, idempotent and once"),
+            ("returns", self.returns, str, "one of tool and external"),
+            ("timeout", self.timeout, (int, float), "a number of seconds"),
+            ("max_result_chars", self.max_result_chars, int, "a whole number"),
+            ("parallel", self.parallel, bool, "True or False"),
+            ("terminal", self.terminal, bool, "True or False"),
+            ("capabilities", self.capabilities, tuple, 'a tuple, such as ("egress",)'),
+        )
+        for setting, value, kinds, needed in wanted:
+            is_flag = isinstance(value, bool) and kinds is not bool
+            if is_flag or not isinstance(value, kinds):
+                raise ToolDefinitionError(f"{what}: {setting} is {needed}, not {value!r:.80}")
+        for one in self.capabilities:
+            if not isinstance(one, str):
+                raise ToolDefinitionError(f"{what}: a capability is a text, not {one!r:.80}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself: nothing is checked, converted or recorded."""
@@ -259,6 +280,8 @@ def _made(
     if inspect.isclass(function) or not callable(function):
         raise ToolDefinitionError(f"{function!r} is not a function: a tool is made of one")
     name = _named(function) if name is None else name
+    if not isinstance(name, str):
+        raise ToolDefinitionError(f"tool {name!r:.80}: name is a text, not a {type(name).__name__}")
     written = plain_function(function)
     if inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written):
         raise ToolDefinitionError(
@@ -271,11 +294,16 @@ def _made(
     docs = read_docs(docstring, parameters)
     return Tool(
         name=name,
-        description=docs.description if described is None else inspect.cleandoc(described).strip(),
+        description=docs.description if described is None else _cleaned(described),
         function=function,
         signature=read_signature(function, tool=name, docs=docs, injected=ToolContext, names=names),
         **settings,
     )
+
+
+def _cleaned(described: object) -> Any:
+    # What is no text is refused with the other settings.
+    return inspect.cleandoc(described).strip() if isinstance(described, str) else described
 
 
 def _named(function: Callable[..., Any]) -> str:

@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -298,11 +299,22 @@ def _as_text(value: object) -> str:
     if is_data or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         try:
             plain = to_jsonable_python(value, fallback=str, bytes_mode="base64")
-            return json.dumps(plain, ensure_ascii=False)
+            return json.dumps(_finite(plain), ensure_ascii=False)
         except (PydanticSerializationError, ValueError, TypeError, RecursionError):
             # Data that refers to itself. The tool did run, so this is no failure of it.
             return str(value)
     return str(value)
+
+
+def _finite(plain: Any) -> Any:
+    """JSON has no NaN and no infinities: they become texts, which still say what was there."""
+    if isinstance(plain, float) and not math.isfinite(plain):
+        if math.isnan(plain):
+            return "NaN"
+        return "Infinity" if plain > 0 else "-Infinity"
+    if isinstance(plain, dict):
+        return {key: _finite(value) for key, value in plain.items()}
+    return [_finite(value) for value in plain] if isinstance(plain, list) else plain
 
 
 async def _in_thread(name: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from pagedaemon.context.render import Renderer
 from pagedaemon.context.window import Gauge, Load
 from pagedaemon.events import ContextPart
 from pagedaemon.llm.protocol import ChatModel, Request, WireMessage, WireTool
+from pagedaemon.memory.effects import Nearby
 from pagedaemon.memory.recall import pages_of
 from pagedaemon.messages import Message
 from pagedaemon.resources import Prompts
@@ -54,6 +55,7 @@ class Body:
         toolbox: all its tools, built-in ones first.
         gauge: weighs its requests.
         renderer: renders its messages.
+        meaning: finds by meaning; None: its searches are by words alone.
     """
 
     agent: AgentRecord
@@ -63,6 +65,7 @@ class Body:
     prompts: Prompts
     gauge: Gauge
     renderer: Renderer
+    meaning: Nearby | None = None
     _system: tuple[tuple[BlockRow, ...], SystemPrompt] | None = field(default=None, init=False)
 
     def system(self, blocks: Sequence[BlockRow]) -> SystemPrompt:

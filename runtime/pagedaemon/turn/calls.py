@@ -18,7 +18,8 @@ from pagedaemon.store.database import Database
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.tools.tool import ToolContext
 from pagedaemon.turn.draft import Draft, DraftCall
-from pagedaemon.turn.state import LEASE_SECONDS, OpenTurn
+from pagedaemon.turn.lease import require_ours
+from pagedaemon.turn.state import OpenTurn
 
 Handles: TypeAlias = Callable[[AgentRecord, str, bool], tuple[object, object]]
 """From an agent, a conversation's id, and whether the tool is async, to the handles it is given."""
@@ -39,6 +40,9 @@ async def run_outside(
 
     Returns:
         the draft with every outside call answered.
+
+    Raises:
+        LeaseLost: another worker has taken the conversation over; nothing more was started.
     """
     batches = _batches(draft, turn.body.agent.settings.parallel_tools)
     done: dict[str, DraftCall] = {}
@@ -48,7 +52,7 @@ async def run_outside(
         if first or marked:
             await store.write(_starting(turn, draft, marked, clock, plan=first))
         outcomes = await asyncio.gather(
-            *(_run(turn, draft, call, clock, handles) for call in batch)
+            *(_run(store, turn, draft, call, clock, handles) for call in batch)
         )
         done.update({call.row.id: call for call in outcomes})
         if number + 1 < len(batches):
@@ -77,6 +81,7 @@ def _batches(draft: Draft, parallel: bool) -> list[list[DraftCall]]:
 
 
 async def _run(
+    store: Database,
     turn: OpenTurn,
     draft: Draft,
     call: DraftCall,
@@ -97,6 +102,8 @@ async def _run(
         agent=agent,
         conversation=conversation,
     )
+    # As late as can be: this process may have stood still since the plan was stored.
+    await require_ours(store, turn)
     outcome = await turn.body.toolbox.run(call.tool, call.understood.arguments, context)
     return call.came_to(outcome)
 
@@ -107,7 +114,7 @@ def _starting(
     now = clock.now()
 
     def work(tx: Transaction) -> None:
-        journal.fence(tx, turn.lease, now, LEASE_SECONDS)
+        journal.fence(tx, turn.lease)
         if plan:
             journal.plan(tx, turn.id, draft.plan)
         for call_id in marked:
@@ -122,7 +129,7 @@ def _storing(
     now = clock.now()
 
     def work(tx: Transaction) -> None:
-        journal.fence(tx, turn.lease, now, LEASE_SECONDS)
+        journal.fence(tx, turn.lease)
         for call in calls:
             journal.result(tx, call.row.id, call.row.status, call.row.result or "", now)
 

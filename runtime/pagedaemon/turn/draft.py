@@ -20,6 +20,7 @@ from pagedaemon.messages import Call, HeartbeatReason, Label, Message, Usage
 from pagedaemon.store.journal import Plan, PlannedCall
 from pagedaemon.tools.arguments import DEEPEST, read_arguments, storable
 from pagedaemon.tools.memory_tools import SPEAK
+from pagedaemon.tools.rules import Called, allowed, missing
 from pagedaemon.tools.tool import Tool
 from pagedaemon.tools.toolbox import Outcome, Understood
 from pagedaemon.turn.body import Body
@@ -60,6 +61,8 @@ class DraftCall:
     def effect(self) -> Effect | None:
         """What it wants done inside the transaction: one value, prepared before and applied in
         it."""
+        if self.row.result is not None:
+            return None
         if self.tool is None or self.tool.effect != "internal" or self.understood.error is not None:
             return None
         made: Effect = self.tool.function(**self.understood.arguments)
@@ -68,6 +71,18 @@ class DraftCall:
     def came_to(self, outcome: Outcome) -> DraftCall:
         """The call with its result."""
         return replace(self, row=replace(self.row, status=outcome.status, result=outcome.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Replies of a step that are not what was asked for; the user does not hear them."""
+
+    text: str
+    """The last of them."""
+    problems: tuple[str, ...]
+    """What is wrong with it, in words."""
+    calls: frozenset[str] = frozenset()
+    """Ids of the calls that would have said them."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,10 @@ class Draft:
     calls: tuple[DraftCall, ...]
     planned: bool = False
     """Whether the plan has been stored."""
+    refusal: Refusal | None = None
+    """Where a reply of a certain type was asked for: what is none."""
+    unspoken: bool = False
+    """The plain text is no reply, whatever the style."""
 
     @property
     def has_outside(self) -> bool:
@@ -97,9 +116,13 @@ def read_reply(
     block_versions: Mapping[str, int],
     usage: Usage,
     now: datetime,
+    past: Sequence[Called] = (),
 ) -> Draft:
-    """Reads a reply that has just come: every call is named, checked against its tool and
-    numbered.
+    """Reads a reply that has just come: every call is named, checked against its tool and the
+    agent's rules, and numbered.
+
+    Args:
+        past: the turn's calls before this step, by which the rules judge.
 
     What no store can hold (NUL, half a surrogate pair) is kept as U+FFFD. Of the provider's own
     fields those are dropped that are no JSON, that would replace a field of the message, or that
@@ -122,7 +145,8 @@ def read_reply(
             status="intended",
             heartbeat=understood.heartbeat,
         )
-        calls.append(_answered(DraftCall(row, understood)))
+        call = _answered(DraftCall(row, understood))
+        calls.append(_judged(call, body, past, [earlier.row for earlier in calls]))
     reply = _storable(reply)
     plan = Plan(
         step_id=new_id("step"),
@@ -186,6 +210,32 @@ def _answered(call: DraftCall) -> DraftCall:
     return call.came_to(Outcome("failed", call.understood.error))
 
 
+def _judged(
+    call: DraftCall, body: Body, past: Sequence[Called], beside: Sequence[PlannedCall]
+) -> DraftCall:
+    """A call against the agent's rules has its result already: what may be called now, and why.
+
+    Args:
+        beside: the calls before it in the same reply.
+    """
+    rules, tools = body.agent.settings.rules, body.toolbox.names
+    if not rules or call.row.result is not None:
+        return call
+    history = [*past, *beside]
+    now = allowed(rules, history, tools)
+    if call.row.tool in now.names:
+        return call
+    told = body.prompts.render(
+        "results/not_allowed",
+        tool=call.row.tool,
+        rules=[rule.model_dump(mode="json") for rule in now.why[call.row.tool]],
+        allowed=list(now.names),
+        due=[name for name in missing(rules, history, tools) if name != call.row.tool],
+        waiting=any(earlier.result is None for earlier in beside),
+    )
+    return call.came_to(Outcome("failed", told))
+
+
 def _storable(reply: Reply) -> Reply:
     return replace(
         reply,
@@ -244,7 +294,7 @@ def _free_id(given: str, taken: Iterable[str]) -> str:
 def spoken(draft: Draft, calls: Sequence[PlannedCall], body: Body) -> tuple[str, ...]:
     """What the user heard in a step: plain content or what was passed to `send_message`."""
     style = body.agent.settings.style
-    text = draft.reply.content.strip()
+    text = "" if draft.unspoken else draft.reply.content.strip()
     if style.reply == "content":
         return (text,) if text else ()
     if not calls and text and style.plain_text == "reply":
@@ -260,7 +310,7 @@ def thoughts(draft: Draft, said: tuple[str, ...], body: Body) -> str:
     """What the agent thought in a step and the user did not hear."""
     found = [draft.reply.reasoning.strip()]
     text = draft.reply.content.strip()
-    if body.agent.settings.style.reply == "tool" and text not in said:
+    if (body.agent.settings.style.reply == "tool" or draft.unspoken) and text not in said:
         found.append(text)
     found += [call.understood.thoughts.strip() for call in draft.calls]
     return "\n".join(dict.fromkeys(part for part in found if part))

@@ -8,38 +8,47 @@ fails and nothing of the transaction remains.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from pagedaemon.clock import Clock
 from pagedaemon.continuation import Continue, Observed, Outcome, decide
-from pagedaemon.errors import EditRefused, InvalidInput, NotFound
-from pagedaemon.events import BlockChange, CallRecord, PagedOut, StepRecord, Turn
-from pagedaemon.memory.effects import Acting, Told
-from pagedaemon.messages import Label, Message, StopReason, Usage
+from pagedaemon.events import (
+    BlockChange,
+    CallRecord,
+    Event,
+    HeartbeatEvent,
+    PagedOut,
+    StepFinished,
+    StepRecord,
+    Turn,
+)
+from pagedaemon.memory.effects import Acting
+from pagedaemon.messages import Message, StopReason, Usage
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
-from pagedaemon.store import journal
+from pagedaemon.store import journal, token_factors
 from pagedaemon.store.blocks import BlockRow
-from pagedaemon.store.journal import PlannedCall
+from pagedaemon.store.database import Database
+from pagedaemon.store.journal import PlannedCall, Told
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.tools.toolbox import Outcome as CallOutcome
+from pagedaemon.tools.rules import allowed, closed, missing
+from pagedaemon.turn.answering import answer
+from pagedaemon.turn.applying import Applied, apply_calls
 from pagedaemon.turn.body import Body
 from pagedaemon.turn.draft import (
     Draft,
-    DraftCall,
     reply_message,
     result_message,
     spoken,
     thoughts,
 )
-from pagedaemon.turn.state import OpenTurn, lease_until, next_event
-
-SPARE = 400
-"""Tokens kept free beside a step's results for the event that follows and a new summary."""
-
-LEAST_SHOWN = 60
-"""Tokens up to which a result is shown whole: a digest is no shorter."""
+from pagedaemon.turn.lease import require_ours
+from pagedaemon.turn.sharing import sharing
+from pagedaemon.turn.state import OpenTurn
+from pagedaemon.turn.typed import reviewed
+from pagedaemon.turn.waking import invalid_message, next_event
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,13 @@ class Finished:
     warned: bool
     hushed: bool
     folds: int
-    paged_out: PagedOut | None
     ended: Turn | None
+    stirs: bool
+    told: tuple[Told, ...]
+    """All the turn has told with it."""
+    events: tuple[Event, ...]
+    """What it tells, with their numbers, but for the turn's end."""
+    stop_asked: bool = False
 
     def carry_over(self, turn: OpenTurn) -> None:
         """Makes the turn in memory what it is in the store."""
@@ -72,18 +86,64 @@ class Finished:
         turn.usage = turn.usage + turn.unrecorded + self.record.usage
         turn.unrecorded = Usage()
         turn.ended = self.ended
+        turn.stirs |= self.stirs
+        turn.told = self.told
+        turn.stop_asked |= self.stop_asked
 
 
-@dataclass
-class _Applied:
-    """What the calls of a step came to."""
+@dataclass(frozen=True)
+class Stopped:
+    """Why a turn ends with its step, whatever the agent wanted."""
 
-    calls: list[PlannedCall] = field(default_factory=list)
-    changes: list[BlockChange] = field(default_factory=list)
-    paged_out: int = 0
-    folds: int = 0
-    labels: dict[str, Label] = field(default_factory=dict)
-    """Of what memory tools showed, by the call's id."""
+    reason: StopReason
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What a step has come to and what follows it, before any of it is written."""
+
+    finished: Finished
+    new: list[Message]
+    """Its messages, with the event that follows."""
+    spent: Usage
+    """By the step, and since the last commit by calls that belong to none."""
+
+
+async def finish_step(
+    store: Database,
+    clock: Clock,
+    turn: OpenTurn,
+    draft: Draft,
+    *,
+    factor: float | None,
+    stopped: Stopped | None = None,
+) -> Finished:
+    """Finishes a step in one commit, and carries the turn in memory over.
+
+    Args:
+        factor: the learnt correction of token counts, to be kept; None for none.
+        stopped: the turn ends with this step. None: as the agent wants.
+
+    Raises:
+        LeaseLost: another worker has taken the conversation over.
+        StoreError: the store failed; nothing of the step was kept.
+    """
+    if turn.expected is not None:
+        draft = reviewed(draft, turn.expected, turn.body)
+    acting = _acting(turn, draft, clock)
+    for call in draft.calls:
+        if (effect := call.effect) is not None:
+            await effect.prepare(acting)
+    await require_ours(store, turn)
+    left = turn.deadline - clock.monotonic()
+    seconds = turn.body.agent.settings.limits.seconds - left
+    finished = await store.write(
+        lambda tx: finish(tx, turn, draft, acting, seconds, stopped, factor)
+    )
+    finished.carry_over(turn)
+    turn.refusal = draft.refusal
+    return finished
 
 
 def finish(
@@ -91,154 +151,132 @@ def finish(
     turn: OpenTurn,
     draft: Draft,
     acting: Acting,
-    *,
     seconds: float,
-    cancelled: bool,
+    stopped: Stopped | None,
     factor: float | None,
 ) -> Finished:
-    """Applies and writes one step, and decides what follows.
+    """Applies one step, decides what follows, and writes both.
 
     Args:
         seconds: how long the turn has lasted.
-        cancelled: the turn ends with this step whatever the agent wanted.
-        factor: the learnt correction of token counts, to be kept; None for none.
+        stopped, factor: as in `finish_step`.
 
     Raises:
         LeaseLost: another worker has taken the conversation over.
     """
-    body, now = turn.body, acting.now
     # What was written is noted in it, and a transaction function may be run again.
     acting = replace(acting, read_versions=dict(acting.read_versions))
-    applied = _apply(tx, turn.body, draft, acting)
+    applied = apply_calls(tx, turn.body, draft, acting)
+    queue = rows.window(tx, turn.conversation_id) if applied.paged_out else list(turn.queue)
+    decided = _decide(turn, draft, applied, queue, acting.now, seconds, stopped)
+    return _write(tx, turn, draft, applied, decided, acting.now, factor)
+
+
+def _decide(
+    turn: OpenTurn,
+    draft: Draft,
+    applied: Applied,
+    queue: list[Message],
+    now: datetime,
+    seconds: float,
+    stopped: Stopped | None,
+) -> _Decided:
+    """What the step comes to in a window that holds this queue."""
+    body, last_seq = turn.body, turn.last_seq + applied.folds
     said = spoken(draft, applied.calls, body)
     record = _record(turn, draft, applied, said)
-    queue = list(turn.queue)
-    last_seq, folds, warned = turn.last_seq, turn.folds, turn.warned
-    if applied.paged_out:
-        queue = rows.window(tx, turn.conversation_id)
-        last_seq, folds = last_seq + applied.folds, folds + applied.folds
-    new = _messages(draft, applied, said, body, last_seq, turn.id, now)
     blocks = _with_changes(turn.blocks, applied.changes)
-    new = _sharing(turn, new, blocks, queue)
-    load = body.weigh(blocks, [*queue, *new])
+    new = _messages(draft, applied, said, body, last_seq, turn.id, now)
+    new, load = sharing(turn, new, blocks, queue)
     over = load.over(body.agent.settings.paging.warn)
     # A page-out that leaves the window above the line is no reason to warn again.
-    warned = warned and (over or not applied.paged_out)
+    warned = turn.warned and (over or not applied.paged_out)
     hushed = over and turn.hushed
     crossed = over and not warned and not hushed
-    observed = _observed(turn, draft, record, crossed, seconds, cancelled)
+    observed = _observed(turn, draft, applied, record, crossed, seconds, stopped is not None)
     outcome = decide(observed, body.agent.settings)
-    new += next_event(
-        turn, outcome, [*queue, *new], load.percent, last_seq + len(new) + 1, record.id, now
-    )
+    seq = last_seq + len(new) + 1
+    if isinstance(outcome, Continue) and draft.refusal is not None:
+        new.append(invalid_message(turn, draft.refusal, seq, record.id, now))
+        seq += 1
+    new += next_event(turn, outcome, [*queue, *new], load.percent, seq, record.id, now)
     alerted = isinstance(outcome, Continue) and outcome.reason == "pressure"
-    warned, hushed = warned or alerted, hushed or alerted
-    if new:
-        rows.add_messages(tx, turn.agent_id, turn.conversation_id, new)
-    journal.close_step(
-        tx, turn.id, draft.plan, record, applied.calls, was_planned=draft.planned, now=now
-    )
-    going_on = isinstance(outcome, Continue)
     spent = turn.unrecorded + record.usage
-    usage = turn.usage + spent
-    reason = None if isinstance(outcome, Continue) else outcome.reason
-    error = draft.reply.content or None if reason == "refused" else None
-    journal.set_turn(
-        tx,
-        turn.id,
-        usage,
-        stop_reason=reason,
-        error=error,
-        ended_at=None if going_on else now,
+    told, events = journal.with_events(
+        turn.told, _events(turn, applied, record, outcome, load.tokens)
     )
-    agent_rows.spent(tx, turn.agent_id, len(new), spent)
-    if factor is not None:
-        journal.set_factor(tx, body.model.name, factor)
-    version = turn.window_version + 1
-    last_seq += len(new)
+    if not isinstance(outcome, Continue):
+        told = (*told, journal.ENDED)
+    ended = _ended(turn, draft, record, outcome, turn.usage + spent, now, stopped)
+    finished = Finished(
+        record=record,
+        outcome=outcome,
+        queue=[*queue, *new],
+        blocks=blocks,
+        last_seq=last_seq + len(new),
+        window_version=turn.window_version + 1,
+        warned=warned or alerted,
+        hushed=hushed or alerted,
+        folds=turn.folds + applied.folds,
+        ended=None if ended is None else replace(ended, events=len(told)),
+        stirs=applied.stirs or turn.asked,
+        told=told,
+        events=events,
+    )
+    return _Decided(finished, new, spent)
+
+
+def _write(
+    tx: Transaction,
+    turn: OpenTurn,
+    draft: Draft,
+    applied: Applied,
+    decided: _Decided,
+    now: datetime,
+    factor: float | None,
+) -> Finished:
+    """The rows of what was decided. Returns it, with the blocks that the next step sees."""
+    finished, new, ended = decided.finished, decided.new, decided.finished.ended
+    # First, so that who has lost the lease learns that, and not what stands in its way now.
     journal.moved(
         tx,
         turn.lease,
-        last_seq=last_seq,
-        window_version=version,
-        warned=warned,
-        until=lease_until(now) if going_on else None,
+        last_seq=finished.last_seq,
+        window_version=finished.window_version,
+        warned=finished.warned,
+        ends=ended is not None,
     )
-    if going_on:
-        blocks = block_rows.of_agent(tx, turn.agent_id)
-    return Finished(
-        record,
-        outcome,
-        [*queue, *new],
-        blocks,
-        last_seq,
-        version,
-        warned,
-        hushed,
-        folds,
-        _paged_out_event(turn, applied, load.tokens),
-        None if reason is None else _ended(turn, record, reason, usage, now, error),
+    if new:
+        rows.add_messages(tx, turn.agent_id, turn.conversation_id, new)
+    journal.close_step(
+        tx,
+        turn.id,
+        draft.plan,
+        finished.record,
+        applied.calls,
+        was_planned=draft.planned,
+        now=now,
     )
-
-
-def _apply(tx: Transaction, body: Body, draft: Draft, acting: Acting) -> _Applied:
-    """Internal effects and built-in reads, in call order; outside calls bring their results."""
-    applied = _Applied()
-    for call in draft.calls:
-        row = call.row
-        if row.result is None:
-            row = _came_to(tx, body, call, acting, applied).row
-        applied.calls.append(row)
-    return applied
-
-
-def _came_to(
-    tx: Transaction, body: Body, call: DraftCall, acting: Acting, applied: _Applied
-) -> DraftCall:
-    effect = call.effect
-    if effect is None:
-        # It was planned, and the turn was cancelled before it ran.
-        told = body.prompts.render("results/not_run", tool=call.row.tool)
-        return call.came_to(CallOutcome("failed", told))
-    try:
-        told_by_effect = effect.apply(tx, acting)
-    except EditRefused as refusal:
-        return call.came_to(CallOutcome("failed", _refusal(tx, body, refusal, acting)))
-    except (InvalidInput, NotFound) as refusal:
-        text = body.prompts.render("results/refused", message=str(refusal))
-        return call.came_to(CallOutcome("failed", text))
-    _note(told_by_effect, acting, applied)
-    applied.labels[call.row.id] = told_by_effect.label
-    text = body.prompts.render(told_by_effect.template, **told_by_effect.values)
-    return call.came_to(CallOutcome("ok", text))
-
-
-def _note(told: Told, acting: Acting, applied: _Applied) -> None:
-    applied.changes += told.changes
-    for change in told.changes:
-        # A later call of this step knows what this one wrote, unless somebody wrote in between.
-        if acting.read_versions.get(change.block_id) == change.version - 1:
-            acting.read_versions[change.block_id] = change.version
-    if told.paged_out is not None:
-        applied.paged_out += told.paged_out.messages
-        applied.folds += 1
-
-
-def _refusal(tx: Transaction, body: Body, refusal: EditRefused, acting: Acting) -> str:
-    labels = [row.label for row in block_rows.of_agent(tx, acting.agent_id)]
-    return body.prompts.render(
-        "results/edit_refused",
-        reason=refusal.reason,
-        label=refusal.label,
-        current=refusal.current,
-        nearest=list(refusal.nearest),
-        limit=refusal.limit,
-        size=refusal.size,
-        labels=labels,
+    stop_asked = journal.set_turn(
+        tx,
+        turn.id,
+        turn.usage + decided.spent,
+        told=finished.told,
+        stop_reason=None if ended is None else ended.stop_reason,
+        error=None if ended is None else ended.error,
+        ended_at=None if ended is None else now,
     )
+    agent_rows.spent(tx, turn.agent_id, len(new), decided.spent)
+    if factor is not None:
+        token_factors.set_factor(tx, turn.body.model.name, factor)
+    if ended is not None:
+        answer(tx, turn, ended)
+        return finished
+    blocks = block_rows.of_agent(tx, turn.agent_id)
+    return replace(finished, blocks=blocks, stop_asked=stop_asked)
 
 
-def _record(turn: OpenTurn, draft: Draft, applied: _Applied, said: tuple[str, ...]) -> StepRecord:
+def _record(turn: OpenTurn, draft: Draft, applied: Applied, said: tuple[str, ...]) -> StepRecord:
     silent = not draft.calls and not draft.reply.content.strip()
     return StepRecord(
         id=draft.plan.step_id,
@@ -246,26 +284,31 @@ def _record(turn: OpenTurn, draft: Draft, applied: _Applied, said: tuple[str, ..
         heartbeat=draft.plan.heartbeat,
         thoughts=thoughts(draft, said, turn.body),
         replies=said,
-        calls=tuple(
-            CallRecord(
-                call.wire_id,
-                call.tool,
-                call.arguments,
-                call.result or "",
-                call.status,
-                call.heartbeat,
-            )
-            for call in applied.calls
-        ),
-        changes=tuple(applied.changes),
+        calls=call_records(applied.calls),
+        changes=tuple(sorted(applied.changes, key=lambda one: (one.label, one.version))),
         usage=draft.plan.usage,
         note="the model said nothing" if silent else "",
     )
 
 
+def call_records(calls: Sequence[PlannedCall]) -> tuple[CallRecord, ...]:
+    """Finished calls as a listener is told of them."""
+    return tuple(
+        CallRecord(
+            call.wire_id,
+            call.tool,
+            call.arguments,
+            call.result or "",
+            call.status,
+            call.heartbeat,
+        )
+        for call in calls
+    )
+
+
 def _messages(
     draft: Draft,
-    applied: _Applied,
+    applied: Applied,
     said: tuple[str, ...],
     body: Body,
     last_seq: int,
@@ -295,70 +338,6 @@ def _messages(
     return [reply, *results]
 
 
-def _sharing(
-    turn: OpenTurn, new: list[Message], blocks: Sequence[BlockRow], queue: Sequence[Message]
-) -> list[Message]:
-    """The step's messages, the largest results shortened where together they leave the request no
-    room, even when all that can go has gone: the model must be shown each of them once."""
-    results = [message for message in new if message.role == "tool"]
-    if not results:
-        return new
-    body = turn.body
-    line = int(body.agent.settings.paging.evict * body.model.budget)
-    if body.weigh(blocks, [*queue, *new]).tokens <= line:
-        return new
-    stays = [
-        message
-        for message in queue
-        if message.pinned or message.kind == "summary" or message.id in turn.keep
-    ]
-    replies = [message for message in new if message.role != "tool"]
-    # What stays, counted exactly: each kept message and the reply, on top of the fixed part.
-    room = line - SPARE - body.gauge.counted((body.system(blocks).wire,), body.tools).tokens
-    room -= sum(body.size(message) for message in (*stays, *replies))
-    sizes = {message.id: body.size(message) for message in results}
-    if sum(sizes.values()) <= room:
-        return new
-    share = max(LEAST_SHOWN, _share(sorted(sizes.values()), room))
-    shared: list[Message] = []
-    for message in new:
-        if sizes.get(message.id, 0) > share:
-            shorter = replace(message, digest=_shown_in(body, message, share))
-            body.renderer.forget(message)
-            if body.size(shorter) < sizes[message.id]:
-                message = shorter
-            else:
-                body.renderer.forget(shorter)
-        shared.append(message)
-    return shared
-
-
-def _share(sizes: Sequence[int], room: int) -> int:
-    """The most tokens each result may have so that all fit: what small ones leave, large ones get.
-
-    Args:
-        sizes: smallest first.
-    """
-    left = max(0, room)
-    for number, size in enumerate(sizes):
-        share = left // (len(sizes) - number)
-        if size > share:
-            return share
-        left -= size
-    return left
-
-
-def _shown_in(body: Body, message: Message, tokens: int) -> str | None:
-    """The digest of a result that fits so many tokens; the shortest there is, where none does."""
-    chars = tokens * 4
-    while True:
-        digest = body.digest(message.text, "result", f"#{message.seq}", cap=0, shown=chars)
-        assert digest is not None, "a text over its cap has a digest"
-        if chars == 0 or body.gauge.text(digest) <= tokens:
-            return digest
-        chars //= 2
-
-
 def _with_changes(
     blocks: Sequence[BlockRow], changes: Sequence[BlockChange]
 ) -> tuple[BlockRow, ...]:
@@ -374,6 +353,7 @@ def _with_changes(
 def _observed(
     turn: OpenTurn,
     draft: Draft,
+    applied: Applied,
     record: StepRecord,
     crossed: bool,
     seconds: float,
@@ -382,44 +362,92 @@ def _observed(
     terminal = {
         call.row.tool for call in draft.calls if call.tool is not None and call.tool.terminal
     }
-    called = {call.tool for step in (*turn.steps, record) for call in step.calls}
-    required = turn.body.agent.settings.required_tools
+    rules, tools = turn.body.agent.settings.rules, turn.body.toolbox.names
+    history = [call for step in (*turn.steps, record) for call in step.calls]
     spent = turn.usage + turn.unrecorded + record.usage
+    replied = turn.replied or bool(record.replies)
+    refused = frozenset() if draft.refusal is None else draft.refusal.calls
     return Observed(
-        user_waits=turn.user_message_id is not None,
-        replied=turn.replied or bool(record.replies),
+        user_waits=turn.user_waits,
+        replied=replied,
         terminal=any(call.tool in terminal and call.status == "ok" for call in record.calls),
         called=any(call.tool not in terminal for call in record.calls),
         heartbeat_requested=any(call.heartbeat for call in record.calls),
-        failed=tuple(call.tool for call in record.calls if call.status in ("failed", "unknown")),
+        failed=tuple(
+            call.tool
+            for call in applied.calls
+            if call.status in ("failed", "unknown") and call.id not in refused
+        ),
         same_failure=turn.failures(record),
         crossed_warning=crossed,
-        required_missing=tuple(
-            name for name in required if name not in called and turn.body.toolbox.get(name)
-        ),
-        nudges=turn.nudges() + (record.heartbeat == "nudge"),
+        required_missing=missing(rules, history, tools),
+        closed=closed(rules, history),
+        stuck=bool(rules) and not allowed(rules, history, tools).names,
+        invalid_reply=draft.refusal is not None and not replied,
+        retries=turn.woken("invalid", record),
+        nudges=turn.woken("nudge", record),
         steps=len(turn.steps) + 1,
         seconds=seconds,
         tokens=spent.total_tokens,
+        cost=spent.cost or 0.0,
         cancelled=cancelled,
         refused=draft.reply.finish == "refusal",
     )
 
 
-def _paged_out_event(turn: OpenTurn, applied: _Applied, tokens: int) -> PagedOut | None:
-    if not applied.paged_out:
-        return None
-    before = turn.body.weigh(turn.blocks, turn.queue).tokens
-    return PagedOut(turn.id, applied.paged_out, before, tokens, "agent", "note")
+def _events(
+    turn: OpenTurn, applied: Applied, record: StepRecord, outcome: Outcome, tokens: int
+) -> list[Event]:
+    """What the step tells, but for the turn's end."""
+    events: list[Event] = [StepFinished(turn.id, record)]
+    if applied.paged_out:
+        before = turn.body.weigh(turn.blocks, turn.queue).tokens
+        events.append(PagedOut(turn.id, applied.paged_out, before, tokens, "agent", "note"))
+    if isinstance(outcome, Continue):
+        events.append(HeartbeatEvent(turn.id, outcome.reason))
+    return events
 
 
 def _ended(
     turn: OpenTurn,
+    draft: Draft,
     record: StepRecord,
-    reason: StopReason,
+    outcome: Outcome,
     usage: Usage,
     now: datetime,
-    error: str | None,
-) -> Turn:
-    steps = (*turn.steps, record)
-    return Turn(turn.id, turn.conversation_id, steps, reason, usage, turn.started_at, now, error)
+    stopped: Stopped | None,
+) -> Turn | None:
+    if isinstance(outcome, Continue):
+        return None
+    reason = outcome.reason if stopped is None else stopped.reason
+    error = draft.reply.content or None if outcome.reason == "refused" else None
+    if outcome.reason == "invalid_reply" and draft.refusal is not None:
+        error = "; ".join(draft.refusal.problems)
+    if stopped is not None:
+        error = stopped.error
+    return Turn(
+        turn.id,
+        turn.conversation_id,
+        (*turn.steps, record),
+        reason,
+        usage,
+        turn.started_at,
+        now,
+        error,
+    )
+
+
+def _acting(turn: OpenTurn, draft: Draft, clock: Clock) -> Acting:
+    return Acting(
+        agent_id=turn.agent_id,
+        conversation_id=turn.conversation_id,
+        turn_id=turn.id,
+        step_id=draft.plan.step_id,
+        now=clock.now(),
+        timezone=turn.body.agent.settings.timezone,
+        read_versions=dict(draft.plan.block_versions),
+        keep=turn.keep,
+        page_chars=turn.body.page_chars,
+        letter=turn.letter,
+        meaning=turn.body.meaning,
+    )

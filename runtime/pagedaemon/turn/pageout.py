@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 
 from pagedaemon.clock import Clock
 from pagedaemon.context.paging import Summariser, Summary
 from pagedaemon.context.window import Load
 from pagedaemon.errors import ContextOverflow
 from pagedaemon.events import Event, PagedOut
+from pagedaemon.memory.carrying import CARRIED
 from pagedaemon.memory.eviction import Group, evictable, groups, oldest_to_leave
 from pagedaemon.memory.recall import fold
 from pagedaemon.messages import Message, lowest
@@ -16,9 +18,10 @@ from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal
 from pagedaemon.store.database import Database
+from pagedaemon.store.journal import Told
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.turn.body import largest_parts
-from pagedaemon.turn.state import LEASE_SECONDS, OpenTurn
+from pagedaemon.turn.state import OpenTurn
 
 REFRESH_MOST = 400
 """Messages up to which a summary is written anew from all its originals; a longer past is
@@ -72,7 +75,7 @@ async def _page_out(
     """
     paging = turn.body.agent.settings.paging
     # What is pinned may have changed since the window was read.
-    await _reload(store, turn)
+    (await store.read(lambda tx: _there(tx, turn))).carry_over(turn)
     compiled = turn.body.compile(turn.blocks, turn.queue)
     must = refused or compiled.load.over(1.0)
     for keep_last, aim, last_resort in (
@@ -97,13 +100,13 @@ async def _page_out(
         )
         if leaving and _worth_it(turn, before, leaving, must=must):
             summary = await _summarise(store, clock, turn, leaving)
-            count = await store.write(_folding(turn, leaving, summary, clock))
-            await _reload(store, turn)
+            folding = _folding(turn, before, leaving, summary, clock)
+            now_there, turn.told, events = await store.write(folding)
+            now_there.carry_over(turn)
             compiled = turn.body.compile(turn.blocks, turn.queue)
             turn.hushed = compiled.load.over(paging.warn)
-            yield PagedOut(
-                turn.id, count, before.tokens, compiled.load.tokens, "runtime", summary.by
-            )
+            for event in events:
+                yield event
             refused = False
         must = refused or compiled.load.over(1.0)
         if not must:
@@ -162,7 +165,8 @@ async def _summarise(
         last = max(last, messages[-1].seq)
         in_view = {message.id for message in turn.queue} - {message.id for message in messages}
         originals = await store.read(lambda tx: rows.between(tx, turn.conversation_id, first, last))
-        text, messages = "", [message for message in originals if message.id not in in_view]
+        text = str(previous.data.get(CARRIED, {}).get("text", ""))
+        messages = [message for message in originals if message.id not in in_view]
     summariser = Summariser(body.prompts, body.chat, body.model, settings.timezone, body.gauge.text)
     summary = await summariser.fold(
         text,
@@ -186,15 +190,16 @@ def _due_for_refresh(turn: OpenTurn, previous: Message) -> bool:
 
 
 def _folding(
-    turn: OpenTurn, leaving: Sequence[Group], summary: Summary, clock: Clock
-) -> Callable[[Transaction], int]:
+    turn: OpenTurn, before: Load, leaving: Sequence[Group], summary: Summary, clock: Clock
+) -> Callable[[Transaction], tuple[_There, tuple[Told, ...], tuple[Event, ...]]]:
+    """The page-out's transaction: what it leaves in the store, and what it tells."""
     now = clock.now()
 
-    def work(tx: Transaction) -> int:
-        journal.fence(tx, turn.lease, now, LEASE_SECONDS)
+    def work(tx: Transaction) -> tuple[_There, tuple[Told, ...], tuple[Event, ...]]:
+        journal.fence(tx, turn.lease)
         previous = _summary(turn.queue)
         labels = [message.label for group in leaving for message in group.messages]
-        return fold(
+        count = fold(
             tx,
             turn.conversation_id,
             turn.agent_id,
@@ -206,22 +211,39 @@ def _folding(
             folds=turn.folds + 1,
             label=lowest(["agent", *labels]),
         )
+        there = _there(tx, turn)
+        after = turn.body.weigh(there.blocks, there.queue)
+        told, events = journal.with_events(
+            turn.told,
+            [PagedOut(turn.id, count, before.tokens, after.tokens, "runtime", summary.by)],
+        )
+        journal.set_told(tx, turn.id, told)
+        return there, told, events
 
     return work
 
 
-async def _reload(store: Database, turn: OpenTurn) -> None:
-    """Brings the turn in memory up to what the page-out left in the store."""
+@dataclass(frozen=True)
+class _There:
+    """What the store has of a turn's window."""
 
-    def work(tx: Transaction) -> None:
-        head = journal.head(tx, turn.conversation_id)
-        assert head is not None, "a conversation with a running turn is not deleted"
-        turn.queue = rows.window(tx, turn.conversation_id)
-        turn.blocks = block_rows.of_agent(tx, turn.agent_id)
-        turn.last_seq, turn.window_version = head.last_seq, head.window_version
-        turn.warned, turn.folds = head.warned, head.folds
+    head: journal.Head
+    queue: list[Message]
+    blocks: tuple[block_rows.BlockRow, ...]
 
-    await store.read(work)
+    def carry_over(self, turn: OpenTurn) -> None:
+        """Makes the turn in memory what it is in the store."""
+        turn.queue, turn.blocks = self.queue, self.blocks
+        turn.last_seq, turn.window_version = self.head.last_seq, self.head.window_version
+        turn.warned, turn.folds = self.head.warned, self.head.folds
+
+
+def _there(tx: Transaction, turn: OpenTurn) -> _There:
+    head = journal.head(tx, turn.conversation_id)
+    assert head is not None, "a conversation with a running turn is not deleted"
+    return _There(
+        head, rows.window(tx, turn.conversation_id), block_rows.of_agent(tx, turn.agent_id)
+    )
 
 
 def _summary(queue: Sequence[Message]) -> Message | None:
