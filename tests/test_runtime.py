@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -124,6 +125,11 @@ class TestReopening:
         assert third[: len(second)] == second
 
 
+def test_a_model_object_is_told_that_it_needs_a_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="models="):
+        AsyncRuntime(tmp_path, model=ScriptedModel([]))  # type: ignore[arg-type]
+
+
 class TestSpaces:
     """Walls."""
 
@@ -224,6 +230,69 @@ class TestOpening:
             assert (await ada.send("hello")).reply == "echo hello"
 
 
+class TestFilesThatAreTakenAway:
+    """What is acknowledged is in the file that the next opening finds."""
+
+    @pytest.mark.parametrize("gone", [".", "spaces/default/space.db"])
+    async def test_nothing_is_acknowledged_once_the_store_was_deleted(
+        self, tmp_path: Path, gone: str
+    ) -> None:
+        store = tmp_path / "memory"
+        async with opened(store) as runtime:
+            ada = await runtime.agents.create("ada")
+            await ada.send("one")
+            taken = store / gone
+            shutil.rmtree(taken) if taken.is_dir() else taken.unlink()
+            for _ in range(2):  # a connection is dropped after the first refusal
+                with pytest.raises(StorageUnavailable, match="deleted or moved while it was open"):
+                    await ada.send("two")
+                with pytest.raises(StorageUnavailable, match="Close this runtime"):
+                    await runtime.blocks.create(label="team")
+            assert not (store / "spaces" / "default" / "space.db").exists()
+
+    async def test_nothing_is_written_over_another_file_in_its_place(self, tmp_path: Path) -> None:
+        path = tmp_path / "spaces" / "default" / "space.db"
+        async with opened(tmp_path) as runtime:
+            await runtime.agents.create("ada")
+            path.rename(path.with_name("moved.db"))
+            path.write_bytes(b"")
+            with pytest.raises(StorageUnavailable, match="replaced by another file"):
+                await runtime.agents.create("bob")
+            assert path.read_bytes() == b""
+
+    async def test_put_back_it_is_used_again(self, tmp_path: Path) -> None:
+        store, away = tmp_path / "memory", tmp_path / "away"
+        async with opened(store) as runtime:
+            ada = await runtime.agents.create("ada")
+            store.rename(away)
+            with pytest.raises(StorageUnavailable):
+                await ada.send("one")
+            away.rename(store)
+            assert (await ada.send("two")).reply == "echo two"
+
+    @pytest.mark.parametrize("beside", ["space.db-wal", "space.db.before-0002"])
+    @pytest.mark.parametrize("empty", [True, False])
+    async def test_an_emptied_file_is_not_taken_for_a_new_store(
+        self, tmp_path: Path, beside: str, empty: bool
+    ) -> None:
+        folder = tmp_path / "spaces" / "default"
+        folder.mkdir(parents=True)
+        (folder / beside).write_bytes(b"left of what was there")
+        if empty:
+            (folder / "space.db").touch()
+        with pytest.raises(StorageUnavailable, match=beside):
+            await opened(tmp_path).open()
+        assert (folder / beside).read_bytes() == b"left of what was there"
+
+    async def test_what_a_killed_first_opening_leaves_is_a_new_store(self, tmp_path: Path) -> None:
+        folder = tmp_path / "spaces" / "default"
+        folder.mkdir(parents=True)
+        for name in ("space.db", "space.db-wal"):
+            (folder / name).touch()
+        async with opened(tmp_path) as runtime:
+            assert await runtime.agents.list() == []
+
+
 class Closing:
     """A model that counts how often it is closed."""
 
@@ -287,7 +356,7 @@ class TestKeys:
                 await ada.send("hello")
                 shown += [repr(ada), repr(ada.model), repr(model), str(model), repr(runtime)]
                 shown += [repr(await ada.context()), repr(await ada.recall.search())]
-                bob = await runtime.agents.create("bob", model=Model("nowhere/x", api_key=SECRET))
+                bob = await runtime.agents.create("bob", model=Model("nowhere", api_key=SECRET))
                 with pytest.raises(ConfigError) as raised:
                     await bob.send("hello")
                 shown += [str(raised.value), repr(raised.value)]

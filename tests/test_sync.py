@@ -21,15 +21,19 @@ from typing import Any
 import pytest
 
 from pagedaemon import AsyncRuntime, Block, NotFound, Runtime, ToolContext, tool
-from pagedaemon.errors import Closed, EditRefused, NoModel, StorageUnavailable
+from pagedaemon.errors import Closed, EditRefused, InvalidInput, NoModel, StorageUnavailable
 from pagedaemon.events import ReplyDelta, TurnEnded, TurnStarted
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents
-from pagedaemon.handles.blocks import AsyncAgentBlocks, AsyncBlock, AsyncSpaceBlocks
+from pagedaemon.handles.archive import AsyncArchive
+from pagedaemon.handles.blocks import AsyncBlock
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
-from pagedaemon.handles.memory import AsyncArchive, AsyncRecall
+from pagedaemon.handles.holding import AsyncAgentBlocks, AsyncSpaceBlocks
+from pagedaemon.handles.recall import AsyncRecall
+from pagedaemon.handles.turns import AsyncTurnHandle
+from pagedaemon.handles.timers import AsyncSchedule, AsyncTimed
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.runtime import AsyncSpace
-from pagedaemon.sync import blocks, handles
+from pagedaemon.sync import blocks, handles, timers
 from pagedaemon.sync.runtime import Space
 from pagedaemon.testing import ScriptedModel, call, say, view
 
@@ -43,11 +47,14 @@ PAIRS: dict[type, type] = {
     AsyncAgent: handles.Agent,
     AsyncConversations: handles.Conversations,
     AsyncConversation: handles.Conversation,
+    AsyncTurnHandle: handles.TurnHandle,
     AsyncSpaceBlocks: blocks.SpaceBlocks,
     AsyncAgentBlocks: blocks.AgentBlocks,
     AsyncBlock: blocks.StoredBlock,
     AsyncRecall: handles.Recall,
     AsyncArchive: handles.Archive,
+    AsyncTimed: timers.Timed,
+    AsyncSchedule: timers.Schedule,
 }
 ONLY_ASYNC: dict[type, set[str]] = {AsyncRuntime: {"open"}}
 """The blocking runtime is open from the start."""
@@ -209,6 +216,44 @@ class TestEverydayUse:
         assert "sales" in runtime.blocks
         assert runtime.blocks["sales"].label == "team"
 
+    def test_agents_and_conversations_are_found_by_name(self, runtime: Runtime) -> None:
+        for name in ("eve", "Am\u00e9lie"):
+            runtime.agents.create(name)
+        eve = runtime.agents["eve"]
+        eve.conversations.ensure("side")
+        assert list(runtime.agents) == ["Am\u00e9lie", "eve"]
+        assert list(eve.conversations) == ["main", "side"]
+        for things, name in ((runtime.agents, "eve"), (eve.conversations, "side")):
+            assert len(things) == 2
+            assert things[name].name == name
+            assert name in things
+            assert "nobody" not in things
+            assert "two\nlines" not in things
+            assert 5 not in things
+            with pytest.raises(NotFound, match="nobody"):
+                things["nobody"]
+        assert runtime.agents["Ame\u0301lie"].name == "Am\u00e9lie"
+        assert runtime.agents[eve.id].name == "eve"
+        assert eve.id in runtime.agents
+
+    def test_a_place_without_anything_in_it_is_not_false(self, runtime: Runtime) -> None:
+        assert len(runtime.agents) == 0
+        assert runtime.agents
+        assert runtime.blocks
+
+    @pytest.mark.parametrize("wrong", [Block.human("Lin"), None, "human", [5]])
+    def test_what_is_no_list_of_blocks_is_said(self, runtime: Runtime, wrong: Any) -> None:
+        for make in (runtime.agents.create, runtime.agents.ensure):
+            with pytest.raises(InvalidInput, match="block"):
+                make("ada", blocks=wrong)
+        assert list(runtime.agents) == []
+
+    def test_an_agent_goes_back_to_the_runtimes_model(self, runtime: Runtime) -> None:
+        ada = runtime.agents.create("ada", model="offline")
+        assert ada.update(name="eve").model is not None
+        assert ada.update(model=None).model is None
+        assert ada.send("hello").reply == "echo hello"
+
     def test_rewriting_what_was_read_before_another_change_is_refused(
         self, runtime: Runtime
     ) -> None:
@@ -282,6 +327,13 @@ class TestStreaming:
         assert "".join(e.text for e in events if isinstance(e, ReplyDelta)) == "echo hello"
         assert isinstance(events[-1], TurnEnded)
         assert events[-1].turn.reply == "echo hello"
+
+    def test_a_listener_goes_on_from_the_number_it_had(self, runtime: Runtime) -> None:
+        agent = runtime.agents.ensure("ada")
+        heard = [event for event in agent.stream("hello") if not event.provisional]
+        main = agent.conversations.get()
+        assert list(main.events(heard[0].turn_id)) == heard
+        assert list(main.events(heard[0].turn_id, after=1)) == heard[1:]
 
     def test_an_error_is_raised_where_the_events_are_read(self, tmp_path: Path) -> None:
         with Runtime(tmp_path) as runtime, pytest.raises(NoModel):
@@ -428,6 +480,11 @@ class TestClosing:
         for use in uses:
             with pytest.raises(Closed):
                 use()
+
+    def test_a_runtime_that_was_closed_is_not_entered_again(self, runtime: Runtime) -> None:
+        runtime.close()
+        with pytest.raises(Closed, match="open a new one"), runtime:
+            pytest.fail("it was entered")
 
     def test_everything_is_there_when_the_folder_is_opened_again(
         self, runtime: Runtime, tmp_path: Path

@@ -8,21 +8,27 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, get_args
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.clock import Clock, SystemClock
-from pagedaemon.config import Model
+from pagedaemon.config import LEASE_SECONDS, Embedding, Model
 from pagedaemon.errors import Closed, ConfigError, InvalidInput
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents, live_handles
-from pagedaemon.handles.blocks import AsyncSpaceBlocks
+from pagedaemon.handles.arguments import checked_flag, checked_seconds
 from pagedaemon.handles.conversation import AsyncConversation
+from pagedaemon.handles.definition import checked_code
+from pagedaemon.handles.holding import AsyncSpaceBlocks
+from pagedaemon.llm.embedding.gateway import connect_embedder
+from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.llm.gateway import Connections
 from pagedaemon.llm.protocol import ChatModel
+from pagedaemon.memory.embedding import WORDS_ONLY, Meaning, Progress, SearchStatus
+from pagedaemon.messages import checked_text
 from pagedaemon.resources import Prompts
 from pagedaemon.scheduler import Scheduler
-from pagedaemon.scheduler.bodies import checked_tools
 from pagedaemon.store.database import Database, StorePool
+from pagedaemon.store.index.finder import IndexMode, VectorIndex
 from pagedaemon.store.worker import Worker
 from pagedaemon.tools.tool import Tool
 
@@ -30,6 +36,20 @@ DEFAULT_SPACE = "default"
 
 _SPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 """A space's name is also a folder's."""
+
+
+def checked_space(name: str) -> str:
+    """The name of a space.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if not _SPACE.fullmatch(checked_text(name, "a space's name", empty=True)):
+        raise InvalidInput(
+            f"{name!r} cannot name a space: use 1 to 63 of a-z, 0-9, '_' and '-', beginning "
+            "with a letter or digit"
+        )
+    return name
 
 
 BlockingView: TypeAlias = Callable[[AsyncAgent, AsyncConversation], tuple[object, object]]
@@ -57,6 +77,30 @@ class AsyncSpace:
         await asyncio.gather(*(running.settled() for running in taken_up))
         return len(taken_up)
 
+    async def search_status(self) -> SearchStatus:
+        """How far search by meaning is: what has its vectors, what waits for them, what failed.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        meaning = self._scheduler.meaning
+        return WORDS_ONLY if meaning is None else await meaning.status()
+
+    async def reindex(self, progress: Progress | None = None) -> SearchStatus:
+        """Embeds every text of the space anew, removes the vectors of other embedding models, and
+        makes the index anew. Search answers meanwhile. Without an embedder there is nothing to do.
+
+        Args:
+            progress: called with how many are done, of how many, and of what.
+
+        Raises:
+            EmbeddingError: the embedder failed. What has no new vectors yet waits for them, and is
+                tried again in the background.
+            StoreError: the store failed.
+        """
+        meaning = self._scheduler.meaning
+        return WORDS_ONLY if meaning is None else await meaning.reindex(progress)
+
 
 class AsyncRuntime:
     """Agents in your own process, kept in one folder.
@@ -72,10 +116,23 @@ class AsyncRuntime:
         tools: Python tools by which agents of earlier runs find their code again.
         prompts: a folder whose files replace shipped ones of `prompts/` by the same relative path.
         clock: the time; tests hold it still.
-        recover: whether opening a space takes up turns that a crash left open.
+        recover: whether opening a space takes up turns that a crash left open, and from then on
+            wakes agents when their timers are due.
+        embedder: what makes the vectors of search by meaning. `"auto"`: the local model where its
+            packages are installed; `"local"`, `"openai/<model>"` or an `Embedding`; an object with
+            the methods of `pagedaemon.llm.embedding.protocol.Embedder`, which closing the runtime
+            closes; None: search is by words alone.
+        index: what finds the nearest vectors. `"auto"`: exact comparison, from 10,000 vectors in a
+            space on Chroma; `"exact"` or `"chroma"`: always that.
+        chroma_url: a Chroma server that is used instead of one's own, such as
+            `http://localhost:8000`.
+        lease_seconds: how long a process that stands still keeps its turns before another one that
+            has opened the same folder takes them over: at least 0.1. Renewed while a turn lasts; a
+            process that is gone keeps nothing.
 
     Raises:
         ConfigError: settings that cannot work.
+        MissingDependency: the embedder needs a package that is not installed.
     """
 
     def __init__(
@@ -88,25 +145,31 @@ class AsyncRuntime:
         prompts: str | Path | None = None,
         clock: Clock | None = None,
         recover: bool = True,
+        embedder: Embedding | str | Embedder | None = "auto",
+        index: IndexMode = "auto",
+        chroma_url: str | None = None,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
-        if "://" in str(store):
-            raise ConfigError(
-                f"{store!s} is no folder: this release keeps its store in one folder of its own"
-            )
         if not isinstance(model, Model | str | None):
             raise ConfigError(
                 f"model is a name or a Model, not {type(model).__name__}: give an object of yours "
                 'a name, Runtime(model="mine", models={"mine": it})'
             )
-        self._folder = Path(store)
+        self._folder = _folder(store, "store")
         self._model = Model(model) if isinstance(model, str) else model
-        self._connections = Connections(models or {})
-        self._tools = checked_tools(tools)
-        self._prompts = Prompts(None if prompts is None else Path(prompts))
-        self._clock: Clock = clock or SystemClock()
-        self._recover = recover
+        self._tools = checked_code(tools)
+        self._prompts = Prompts(None if prompts is None else _folder(prompts, "prompts"))
+        self._connections = Connections(_checked_models(models), self._prompts)
+        self._clock: Clock = SystemClock() if clock is None else _checked_clock(clock)
+        self._recover = checked_flag(recover, "recover", refusal=ConfigError)
+        self._lease_seconds = checked_seconds(
+            lease_seconds, "lease_seconds", least=0.1, refusal=ConfigError
+        )
+        self._index = _checked_index(index, chroma_url)
+        self._chroma_url = chroma_url
+        self._embedder = connect_embedder(_checked_embedder(embedder), self._clock)
         self._spaces: dict[str, AsyncSpace] = {}
-        self._schedulers: list[tuple[Scheduler, Database]] = []
+        self._schedulers: list[tuple[Scheduler, Meaning | None, Database]] = []
         self._opening = asyncio.Lock()
         self._pool: StorePool | None = None
         self._worker: Worker | None = None
@@ -149,11 +212,7 @@ class AsyncRuntime:
             StoreTooNew, StorageUnavailable, StorageFull: the store cannot be opened.
             Closed: the runtime was closed.
         """
-        if not _SPACE.fullmatch(name):
-            raise InvalidInput(
-                f"{name!r} cannot name a space: use 1 to 63 of a-z, 0-9, '_' and '-', beginning "
-                "with a letter or digit"
-            )
+        checked_space(name)
         async with self._opening:
             if self._closed:
                 raise Closed("this runtime was closed: open a new one")
@@ -165,20 +224,32 @@ class AsyncRuntime:
         if self._pool is None:
             self._pool = StorePool()
         if self._worker is None:
-            self._worker = Worker(self._folder / "workers")
+            self._worker = Worker(self._folder / "workers", self._lease_seconds)
         pool = self._pool
         path = self._folder / "spaces" / name / "space.db"
         database = await asyncio.to_thread(Database.open, path, space=name, pool=pool)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(asyncio.to_thread, database.close)
-            scheduler = await self._scheduler(database)
+            meaning = self._meaning(database)
+            if meaning is not None:
+                undo.push_async_callback(meaning.aclose)
+                await meaning.open()
+            scheduler = await self._scheduler(database, meaning)
             undo.pop_all()
-        self._schedulers.append((scheduler, database))
+        self._schedulers.append((scheduler, meaning, database))
         if self._recover:
             await scheduler.recover(anyhow=False)
+            await scheduler.timers.open()
+            scheduler.watch.open()
         return AsyncSpace(name, scheduler)
 
-    async def _scheduler(self, database: Database) -> Scheduler:
+    def _meaning(self, database: Database) -> Meaning | None:
+        if self._embedder is None:
+            return None
+        index = VectorIndex(database, self._embedder.name, mode=self._index, url=self._chroma_url)
+        return Meaning(database, self._clock, self._embedder, index)
+
+    async def _scheduler(self, database: Database, meaning: Meaning | None) -> Scheduler:
         assert self._worker is not None, "made before any space is opened"
         scheduler = Scheduler(
             database,
@@ -191,6 +262,7 @@ class AsyncRuntime:
             lambda record, conversation_id, is_async: self._live_handles(
                 scheduler, record, conversation_id, is_async
             ),
+            meaning,
         )
         await scheduler.open()
         return scheduler
@@ -213,6 +285,14 @@ class AsyncRuntime:
     def blocks(self) -> AsyncSpaceBlocks:
         """The shared blocks of the default space."""
         return self._default().blocks
+
+    async def search_status(self) -> SearchStatus:
+        """How far search by meaning is in the default space: see `AsyncSpace.search_status`."""
+        return await self._default().search_status()
+
+    async def reindex(self, progress: Progress | None = None) -> SearchStatus:
+        """Makes the default space's vectors and index anew: see `AsyncSpace.reindex`."""
+        return await self._default().reindex(progress)
 
     def _default(self) -> AsyncSpace:
         if self._closed:
@@ -238,6 +318,85 @@ class AsyncRuntime:
                 if self._pool is not None:
                     stack.callback(self._pool.close)
                 stack.push_async_callback(self._connections.aclose)
-                for scheduler, database in self._schedulers:
+                if self._embedder is not None:
+                    stack.push_async_callback(self._embedder.aclose)
+                for scheduler, meaning, database in self._schedulers:
                     stack.push_async_callback(asyncio.to_thread, database.close)
+                    if meaning is not None:
+                        stack.push_async_callback(meaning.aclose)
                     stack.push_async_callback(scheduler.close)
+
+
+def _folder(given: object, what: str) -> Path:
+    if not isinstance(given, str | Path):
+        raise ConfigError(
+            f'{what} is the path of a folder, such as "./memory", not {type(given).__name__}'
+        )
+    text = str(given)
+    if not text.strip() or "\x00" in text:
+        raise ConfigError(f'{what} is the path of a folder, such as "./memory", not {text!r}')
+    if "://" in text:
+        raise ConfigError(
+            f"{text} is no folder: this release keeps its store in one folder of its own"
+        )
+    return Path(given)
+
+
+_MODEL_METHODS = ("complete", "stream", "aclose")
+
+
+def _checked_models(models: object) -> Mapping[str, ChatModel]:
+    if models is None:
+        return {}
+    if not isinstance(models, Mapping):
+        raise ConfigError(
+            f"models gives each model object a name, models={{'mine': it}}; it is no "
+            f"{type(models).__name__}"
+        )
+    for name, model in models.items():
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"models: {name!r} cannot name a model: give it a text")
+        missing = [one for one in _MODEL_METHODS if not callable(getattr(model, one, None))]
+        if isinstance(model, type) or missing:
+            raise ConfigError(
+                f"models: {name!r} is no model object but {model!r:.80}; it needs the methods "
+                f"{', '.join(_MODEL_METHODS)} of pagedaemon.llm.protocol.ChatModel. Settings of a "
+                "hosted or local model go into model=Model(...)"
+            )
+    return models
+
+
+def _checked_index(index: IndexMode, chroma_url: object) -> IndexMode:
+    if index not in get_args(IndexMode):
+        raise ConfigError(f"index is one of {', '.join(get_args(IndexMode))}, not {index!r}")
+    if chroma_url is None:
+        return index
+    if not isinstance(chroma_url, str) or not chroma_url.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"chroma_url is the address of a server, such as http://localhost:8000, not "
+            f"{chroma_url!r:.80}"
+        )
+    if index == "exact":
+        raise ConfigError("chroma_url names a server that index='exact' never asks: leave out one")
+    return index
+
+
+def _checked_embedder(embedder: object) -> Embedding | str | Embedder | None:
+    if isinstance(embedder, type) or not isinstance(embedder, Embedding | str | Embedder | None):
+        raise ConfigError(
+            f"embedder is 'auto', 'local', 'openai/<model>', an Embedding(...), None, or an object "
+            "with name, dimension, floor, embed and aclose as "
+            f"pagedaemon.llm.embedding.protocol.Embedder has them, not {embedder!r:.80}"
+        )
+    return embedder
+
+
+def _checked_clock(clock: Clock) -> Clock:
+    if isinstance(clock, type) or not all(
+        callable(getattr(clock, one, None)) for one in ("now", "monotonic")
+    ):
+        raise ConfigError(
+            f"clock is an object with now() and monotonic(), such as "
+            f"pagedaemon.testing.FakeClock(), not {clock!r:.80}"
+        )
+    return clock

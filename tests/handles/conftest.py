@@ -28,5 +28,7 @@ async def runtime(
     tmp_path: Path, clock: FakeClock, model: ScriptedModel
 ) -> AsyncIterator[AsyncRuntime]:
     """Open, with that model as its default."""
-    async with AsyncRuntime(tmp_path, model="echo", models={"echo": model}, clock=clock) as runtime:
+    async with AsyncRuntime(
+        tmp_path, model="echo", models={"echo": model}, clock=clock, embedder=None
+    ) as runtime:
         yield runtime

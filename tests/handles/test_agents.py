@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pagedaemon import AsyncRuntime, Block, Model, tool
-from pagedaemon.config import NATIVE, Limits
+from pagedaemon.config import NATIVE, After, Limits, Required
 from pagedaemon.errors import (
     AlreadyExists,
     ConfigError,
@@ -20,7 +20,7 @@ from pagedaemon.errors import (
     PagedaemonError,
     ToolDefinitionError,
 )
-from pagedaemon.handles.agents import GivenBlocks
+from pagedaemon.handles.definition import GivenBlocks
 from pagedaemon.testing import FakeClock, ScriptedModel, call, say, view
 from pagedaemon.tools.tool import Tool
 
@@ -107,11 +107,22 @@ class TestCreate:
             ({"heartbeats": "sometimes"}, ConfigError),
             ({"style": "haiku"}, ConfigError),
             ({"misspelt": 1}, ConfigError),
+            ({"persona": "Ada"}, ConfigError),
             ({"timezone": "Mars/Olympus"}, ConfigError),
             ({"limits": {"steps": 0}}, ConfigError),
             ({"paging": {"warn": 0.2}}, ConfigError),
             ({"instructions": "a\x00b"}, InvalidInput),
-            ({"required_tools": ("weather",)}, ConfigError),
+            ({"rules": (Required(tool="weather"),)}, ConfigError),
+            ({"rules": (After(tool="pin", then=("forecast",)),)}, ConfigError),
+            (
+                {
+                    "rules": (
+                        After(tool="pin", then=("pin",)),
+                        After(tool="pin", then=("page_out",)),
+                    )
+                },
+                ConfigError,
+            ),
             ({"model": ""}, ConfigError),
             ({"model": 7}, ConfigError),
         ],
@@ -128,7 +139,9 @@ class TestCreate:
 
     async def test_a_tool_that_is_given_may_be_required(self, runtime: AsyncRuntime) -> None:
         made = await runtime.agents.create(
-            "ada", tools=[weather], required_tools=("weather", "archival_memory_insert")
+            "ada",
+            tools=[weather],
+            rules=(Required(tool="weather"), Required(tool="archival_memory_insert")),
         )
         with pytest.raises(ConfigError, match="weather"):
             await made.update(tools=[])
@@ -177,6 +190,17 @@ class TestEnsure:
         assert (await runtime.agents.get("ada")).settings.heartbeats == "assisted"
         assert (await ada.blocks.get("team")).value == "mine"
 
+    async def test_a_shared_block_it_calls_otherwise_is_not_attached_again(
+        self, runtime: AsyncRuntime
+    ) -> None:
+        team = await runtime.blocks.ensure(label="team", value="ours")
+        ada = await runtime.agents.ensure("ada")
+        await ada.blocks.attach(team, label="crew")
+        again = await runtime.agents.ensure("ada", blocks=[team])
+        assert [(block.label, block.id) for block in await again.blocks.list()] == [
+            ("crew", team.id)
+        ]
+
     async def test_the_newest_code_of_a_tool_runs(
         self, runtime: AsyncRuntime, model: ScriptedModel, tmp_path: Path
     ) -> None:
@@ -222,6 +246,18 @@ class TestGetAndList:
         assert repr(ada) == f"<agent 'ada' {ada.id}>"
         with pytest.raises(NotFound, match="'nobody'"):
             await runtime.agents.get("nobody")
+
+    async def test_a_name_is_found_however_it_is_composed(self, runtime: AsyncRuntime) -> None:
+        made = await runtime.agents.create("Ame\u0301lie ")
+        assert made.name == "Am\u00e9lie"
+        for name in ("Am\u00e9lie", " Ame\u0301lie"):
+            assert (await runtime.agents.get(name)).id == made.id
+            assert (await runtime.agents.ensure(name)).id == made.id
+            with pytest.raises(AlreadyExists):
+                await runtime.agents.create(name)
+        other = await runtime.agents.create("bob")
+        with pytest.raises(AlreadyExists):
+            await other.update(name="Ame\u0301lie")
 
 
 class TestUpdate:
@@ -365,10 +401,22 @@ class TestModels:
             await ada.update(model=Model("two"))
             assert (await ada.send("x")).reply == "two"
 
+    async def test_none_is_the_runtimes_again_and_left_out_is_as_it_was(
+        self, tmp_path: Path
+    ) -> None:
+        models = {name: ScriptedModel(lambda r, n=name: say(n)) for name in ("one", "two")}  # type: ignore[misc]
+        async with AsyncRuntime(tmp_path, model="one", models=models) as runtime:
+            ada = await runtime.agents.create("ada", model="two")
+            await ada.update(name="eve")
+            assert (await ada.send("x")).reply == "two"
+            await ada.update(model=None)
+            assert ada.model is None
+            assert (await ada.send("x")).reply == "one"
+
     async def test_a_name_nobody_knows_is_said_before_anything_is_stored(
         self, runtime: AsyncRuntime
     ) -> None:
-        ada = await runtime.agents.create("ada", model="nowhere/model")
-        with pytest.raises(ConfigError, match="nowhere/model"):
+        ada = await runtime.agents.create("ada", model="nowhere")
+        with pytest.raises(ConfigError, match="nowhere"):
             await ada.send("x")
         assert await ada.recall.count() == 0

@@ -178,15 +178,71 @@ class TestAgentBlocks:
         with pytest.raises(NotFound, match="'wir'"):
             await ada.blocks.get("wir")
 
-    async def test_a_detached_block_of_its_own_stands_alone(self, runtime: AsyncRuntime) -> None:
+    async def test_a_block_of_its_own_goes_with_its_last_holder(
+        self, runtime: AsyncRuntime
+    ) -> None:
         ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])
         human = await ada.blocks.get("human")
-        assert await runtime.blocks.list() == []
-        await ada.blocks.detach("human")
-        assert [block.id for block in await runtime.blocks.list()] == [human.id]
         bob = await runtime.agents.create("bob", blocks=[human])
-        await ada.delete()
+        await ada.blocks.detach("human")
         assert (await bob.blocks.get("human")).value == "Lin"
+        assert await runtime.blocks.list() == []
+        await bob.blocks.detach("human")
+        with pytest.raises(NotFound, match="'human'"):
+            await human.refresh()
+        await ada.blocks.attach(Block.human("Lin"))
+
+    @pytest.mark.parametrize("first", ["ada", "bob"])
+    async def test_the_last_agent_that_is_deleted_takes_it_along(
+        self, runtime: AsyncRuntime, first: str
+    ) -> None:
+        ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])
+        human = await ada.blocks.get("human")
+        bob = await runtime.agents.create("bob", blocks=[human])
+        agents = [ada, bob] if first == "ada" else [bob, ada]
+        await agents[0].delete()
+        assert (await human.refresh()).value == "Lin"
+        await agents[1].delete()
+        with pytest.raises(NotFound, match="'human'"):
+            await human.refresh()
+
+    async def test_a_block_with_a_name_outlives_all_who_held_it(
+        self, runtime: AsyncRuntime
+    ) -> None:
+        team = await runtime.blocks.create(label="team")
+        ada = await runtime.agents.create("ada", blocks=[team])
+        await ada.blocks.detach("team")
+        await ada.blocks.attach(team)
+        await ada.delete()
+        assert [block.id for block in await runtime.blocks.list()] == [team.id]
+
+    async def test_a_block_is_held_once(self, runtime: AsyncRuntime) -> None:
+        team = await runtime.blocks.create(label="team")
+        ada = await runtime.agents.create("ada", blocks=[team])
+        with pytest.raises(AlreadyExists, match="as 'team'"):
+            await ada.blocks.attach(team, label="crew")
+        assert [block.label for block in await ada.blocks.list()] == ["team"]
+
+    async def test_of_a_deleted_agent_they_are_not_found(self, runtime: AsyncRuntime) -> None:
+        ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])
+        await ada.delete()
+        for work in (
+            ada.blocks.list(),
+            ada.blocks.get("human"),
+            ada.blocks.attach(Block.human("Lin")),
+            ada.blocks.detach("human"),
+        ):
+            with pytest.raises(NotFound, match=ada.id):
+                await work
+
+    async def test_a_label_is_found_however_it_is_composed(self, runtime: AsyncRuntime) -> None:
+        ada = await runtime.agents.create("ada", blocks=[Block(label="e\u0301te\u0301")])
+        held = await ada.blocks.get("\u00e9t\u00e9")
+        assert held.label == "\u00e9t\u00e9"
+        with pytest.raises(AlreadyExists):
+            await ada.blocks.attach(Block(label="e\u0301te\u0301"))
+        alone = await runtime.blocks.create(label="x", name=" Cafe\u0301 ")
+        assert (await runtime.blocks.get("Caf\u00e9")).id == alone.id
 
     async def test_one_block_to_a_label(self, runtime: AsyncRuntime) -> None:
         ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])

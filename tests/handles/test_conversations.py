@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from pagedaemon import AsyncRuntime, Block
+from pagedaemon import AsyncRuntime, Block, Model
 from pagedaemon.errors import InvalidInput, NotFound
-from pagedaemon.events import ReplyDelta, StepFinished, StepStarted, TurnEnded, TurnStarted
-from pagedaemon.testing import FakeClock, ScriptedModel, say, view
+from pagedaemon.events import (
+    PagedOut,
+    ReplyDelta,
+    StepFinished,
+    StepStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from pagedaemon.handles.conversation import AsyncConversation
+from pagedaemon.testing import FakeClock, ScriptedModel, say, text, view
 
 
 class TestNames:
@@ -39,6 +47,56 @@ class TestNames:
             await ada.conversations.ensure(name)
         with pytest.raises(InvalidInput):
             await ada.conversations.get(name)
+
+    async def test_one_name_is_one_conversation_however_it_is_written(
+        self, runtime: AsyncRuntime
+    ) -> None:
+        ada = await runtime.agents.create("ada")
+        first = await ada.conversations.ensure(" Cafe\u0301 ")
+        assert (await ada.conversations.ensure("Caf\u00e9")).id == first.id
+        assert (await ada.conversations.get("Cafe\u0301")).id == first.id
+        assert first.name == "Caf\u00e9"
+
+
+class TestDeleted:
+    """What was deleted says so, whatever is asked of it."""
+
+    async def test_a_deleted_conversation_is_not_found(self, runtime: AsyncRuntime) -> None:
+        ada = await runtime.agents.create("ada")
+        gone = await ada.conversations.ensure("gone")
+        await gone.delete()
+        await self._all_refuse(gone)
+
+    async def test_the_conversations_of_a_deleted_agent_are_not_found(
+        self, runtime: AsyncRuntime
+    ) -> None:
+        ada = await runtime.agents.create("ada")
+        main = await ada.conversations.get()
+        await ada.delete()
+        await self._all_refuse(main)
+        for asked in (
+            ada.conversations.list(),
+            ada.conversations.get(),
+            ada.conversations.ensure("new"),
+        ):
+            with pytest.raises(NotFound, match="was deleted"):
+                await asked
+
+    @staticmethod
+    async def _all_refuse(gone: AsyncConversation) -> None:
+        for asked in (
+            gone.send("hello"),
+            gone.heartbeat(),
+            gone.messages(),
+            gone.summarised(),
+            gone.turns(),
+            gone.context(),
+            gone.cancel(),
+            gone.pop(),
+            gone.reset(),
+        ):
+            with pytest.raises(NotFound, match="deleted"):
+                await asked
 
 
 class TestMemory:
@@ -148,6 +206,32 @@ class TestTalking:
         assert all(part.tokens > 0 for part in report.parts)
         assert await ada.context() == report
         assert len(model.requests) == 1
+
+
+async def test_a_summary_tells_which_messages_it_was_made_from(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        lambda request: text("Of boats.") if request.purpose == "summary" else say("Noted."),
+        usage=None,
+    )
+    small = Model("m", context_window=6_256, max_output_tokens=256)
+    async with AsyncRuntime(tmp_path, model=small, models={"m": model}) as runtime:
+        ada = await runtime.agents.create("ada", instructions="Be brief.")
+        main = await ada.conversations.get()
+        await ada.send("one")
+        assert await main.summarised() == []
+        folds = 0
+        while folds < 2:
+            events = [event async for event in ada.stream("boat " * 60)]
+            folds += sum(isinstance(event, PagedOut) for event in events)
+        made_from, window = await main.summarised(), await main.messages()
+        (summary,) = [message for message in window if message.kind == "summary"]
+        assert made_from[0].text == "one"
+        assert len(made_from) == summary.data["messages"]
+        shown = {message.seq for message in window}
+        numbers = [message.seq for message in made_from]
+        assert numbers == sorted(set(numbers) - shown)
+        await ada.reset()
+        assert await main.summarised() == []
 
 
 async def test_the_model_reads_who_speaks(tmp_path: Path) -> None:

@@ -5,19 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from pagedaemon.agent import AgentRecord, Block, checked_name
-from pagedaemon.clock import new_id, zone
-from pagedaemon.config import STYLES, Model, Settings
-from pagedaemon.errors import AlreadyExists, ConfigError, InvalidInput, NotFound
-from pagedaemon.events import ContextReport, Event, Turn
-from pagedaemon.handles.blocks import AsyncAgentBlocks, AsyncBlock, checked_block, hold
-from pagedaemon.handles.conversation import MAIN, AsyncConversation, AsyncConversations
-from pagedaemon.handles.memory import AsyncArchive, AsyncRecall
-from pagedaemon.messages import Usage, checked_text
+from pagedaemon.agent import MAIN, AgentRecord, checked_name
+from pagedaemon.clock import new_id
+from pagedaemon.config import Model, Settings
+from pagedaemon.errors import AlreadyExists, ConfigError, NotFound
+from pagedaemon.events import ContextReport, Event, Turn, TypedTurn
+from pagedaemon.handles.archive import AsyncArchive
+from pagedaemon.handles.arguments import UNCHANGED, NotGiven
+from pagedaemon.handles.blocks import AsyncBlock
+from pagedaemon.handles.content import Content
+from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
+from pagedaemon.handles.definition import (
+    GivenBlocks,
+    checked_blocks,
+    checked_code,
+    given_model,
+    require_rules,
+    settled,
+    without_key,
+)
+from pagedaemon.handles.holding import AsyncAgentBlocks, held_as, held_only_by, hold
+from pagedaemon.handles.recall import AsyncRecall
+from pagedaemon.handles.timers import AsyncTimed
+from pagedaemon.handles.turns import AsyncTurnHandle
+from pagedaemon.messages import Message, Usage
 from pagedaemon.scheduler import Scheduler
-from pagedaemon.scheduler.bodies import checked_tools
 from pagedaemon.store import agents as rows
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as conversation_rows
@@ -25,8 +39,12 @@ from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store.conversations import ConversationRow
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.tools.memory_tools import memory_tools
 from pagedaemon.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+T = TypeVar("T")
 
 logger = logging.getLogger("pagedaemon")
 
@@ -36,10 +54,8 @@ SMALL_WINDOW = 16_384
 TIGHT = 0.85
 """Share of the budget above which what is in every request leaves too little room to talk."""
 
-GivenBlocks: TypeAlias = Sequence[Block | AsyncBlock]
 
-
-class AsyncAgent:
+class AsyncAgent(AsyncTimed):
     """An agent: settings, blocks, archive, tools, and one or more conversations."""
 
     def __init__(self, scheduler: Scheduler, record: AgentRecord, main: AsyncConversation) -> None:
@@ -79,13 +95,61 @@ class AsyncAgent:
         """Names of its Python tools."""
         return tuple(self._record.tools)
 
-    async def send(self, text: str, *, author: str | None = None) -> Turn:
-        """Says something in the conversation `main`: see `AsyncConversation.send`."""
-        return await self._main.send(text, author=author)
+    @overload
+    async def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: None = None,
+        key: str | None = None,
+    ) -> Turn: ...
 
-    def stream(self, text: str, *, author: str | None = None) -> AsyncGenerator[Event, None]:
+    @overload
+    async def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[T],
+        key: str | None = None,
+    ) -> TypedTurn[T]: ...
+
+    async def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[Any] | None = None,
+        key: str | None = None,
+    ) -> Turn:
+        """Says something in the conversation `main`: see `AsyncConversation.send`."""
+        return await self._main.send(content, author=author, reply_type=reply_type, key=key)
+
+    async def send_later(
+        self, content: Content, *, author: str | None = None, key: str | None = None
+    ) -> AsyncTurnHandle:
+        """As `send`, without waiting: see `AsyncConversation.send_later`."""
+        return await self._main.send_later(content, author=author, key=key)
+
+    def stream(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[Any] | None = None,
+        key: str | None = None,
+    ) -> AsyncGenerator[Event, None]:
         """As `send`, event by event: see `AsyncConversation.stream`."""
-        return self._main.stream(text, author=author)
+        return self._main.stream(content, author=author, reply_type=reply_type, key=key)
+
+    async def heartbeat(self, *, key: str | None = None) -> Turn:
+        """Wakes it in `main` without a message: see `AsyncConversation.heartbeat`."""
+        return await self._main.heartbeat(key=key)
+
+    def stream_heartbeat(self, *, key: str | None = None) -> AsyncGenerator[Event, None]:
+        """As `heartbeat`, event by event."""
+        return self._main.stream_heartbeat(key=key)
 
     async def context(self) -> ContextReport:
         """What the model would see now in `main`, by section, with token counts."""
@@ -94,6 +158,10 @@ class AsyncAgent:
     async def reset(self) -> int:
         """Empties the window of `main`; all memory stays. Returns how many messages left it."""
         return await self._main.reset()
+
+    async def pop(self) -> list[Message]:
+        """Takes the last exchange out of the window of `main`: see `AsyncConversation.pop`."""
+        return await self._main.pop()
 
     async def cancel(self) -> int:
         """Stops the turns of `main` that run or wait in this process. Returns how many."""
@@ -111,18 +179,24 @@ class AsyncAgent:
         self,
         *,
         name: str | None = None,
-        model: Model | str | None = None,
+        model: Model | str | NotGiven | None = UNCHANGED,
         tools: Sequence[Tool] | None = None,
         **settings: Any,
     ) -> AsyncAgent:
         """Changes what is given and leaves the rest. It holds from the next turn on.
 
         Args:
+            name: None: as it is.
+            model: None: the runtime's default, from now on. Not given: as it is.
+            tools: all it shall have; None: as they are.
             settings: fields of `pagedaemon.config.Settings`.
 
         Raises:
             AlreadyExists: the name is taken.
             ConfigError: a setting cannot work; nothing was changed.
+            ToolDefinitionError: the tools cannot be used together; nothing was changed.
+            InvalidInput: what cannot be a name.
+            NotFound: the agent was deleted.
         """
         self._record = await _change(
             self._scheduler, self.id, name=name, model=model, tools=tools, settings=settings
@@ -132,8 +206,8 @@ class AsyncAgent:
     async def delete(self) -> None:
         """Deletes the agent with its conversations, messages, archive and own blocks.
 
-        Its turns are stopped, and those of other processes waited for. A block that another agent
-        holds stays, also when it was made for this one.
+        Its turns are stopped, and those of other processes waited for. A block that has a name, or
+        that another agent holds, stays, also when it was made for this one.
 
         Raises:
             NotFound: it was deleted already.
@@ -173,11 +247,12 @@ class AsyncAgents:
 
         Raises:
             AlreadyExists: the name is taken, or two blocks have one label.
-            ConfigError: a setting cannot work, or a required tool is not given; nothing was stored.
+            ConfigError: a setting or the rules cannot work; nothing was stored.
             ToolDefinitionError: the tools cannot be used together; nothing was stored.
+            InvalidInput: what cannot be a name or a block; nothing was stored.
         """
+        tools, blocks = checked_code(tools), checked_blocks(blocks)
         record, given = self._record(name, tools, model, settings)
-        _checked_blocks(blocks)
 
         def work(tx: Transaction) -> AsyncConversation:
             if rows.by_name(tx, record.name) is not None:
@@ -203,14 +278,17 @@ class AsyncAgents:
         """The agent of that name, made if there is none: for the top of a program.
 
         Model, tools and settings follow the code on every call. Blocks it lacks are attached; the
-        values of those it has are never touched, so nothing it learnt is overwritten.
+        values of those it has are never touched, so nothing it learnt is overwritten. A stored
+        block that it holds under another label is not attached again.
 
         Raises:
             AlreadyExists: it holds another block under the label of a shared one given here.
             ConfigError: a setting cannot work; nothing was stored.
+            ToolDefinitionError: the tools cannot be used together; nothing was stored.
+            InvalidInput: what cannot be a name or a block; nothing was stored.
         """
+        tools, blocks = checked_code(tools), checked_blocks(blocks)
         record, given = self._record(name, tools, model, settings)
-        _checked_blocks(blocks)
 
         def work(tx: Transaction) -> tuple[AgentRecord, AsyncConversation]:
             found = rows.by_name(tx, record.name)
@@ -271,16 +349,16 @@ class AsyncAgents:
         model: Model | str | None,
         settings: Mapping[str, Any],
     ) -> tuple[AgentRecord, Model | None]:
-        given = _model(model)
+        given = given_model(model)
         now = self._scheduler.clock.now()
-        hashes = {tool.name: tool.schema_hash for tool in checked_tools(tools)}
-        checked = _settings({}, settings)
-        _require_tools(self._scheduler, checked, hashes)
+        hashes = {tool.name: tool.schema_hash for tool in tools}
+        checked = settled({}, settings)
+        require_rules(self._scheduler, checked, hashes)
         record = AgentRecord(
             new_id("agent"),
             checked_name(name, "an agent's name"),
             checked,
-            _without_key(given),
+            without_key(given),
             hashes,
             now,
             now,
@@ -296,10 +374,13 @@ class AsyncAgents:
 
     def _hold_missing(self, tx: Transaction, agent_id: str, blocks: GivenBlocks) -> None:
         for block in blocks:
+            # The agent may call a shared block otherwise than the handle that is given.
+            if isinstance(block, AsyncBlock) and held_as(tx, agent_id, block) is not None:
+                continue
             held = block_rows.one_of_agent(tx, agent_id, block.label)
             if held is None:
                 hold(tx, agent_id, block, block.label, self._scheduler.clock.now())
-            elif isinstance(block, AsyncBlock) and held.id != block.id:
+            elif isinstance(block, AsyncBlock):
                 raise AlreadyExists(
                     f"the agent holds another block {block.label!r} already: detach it first, or "
                     "attach this one under another label"
@@ -320,31 +401,31 @@ async def _change(
     agent_id: str,
     *,
     name: str | None,
-    model: Model | str | None,
+    model: Model | str | NotGiven | None,
     tools: Sequence[Tool] | None,
     settings: Mapping[str, Any],
 ) -> AgentRecord:
-    given = _model(model)
+    given = None if model is UNCHANGED else given_model(model)
     wanted = None if name is None else checked_name(name, "an agent's name")
-    hashes = {tool.name: tool.schema_hash for tool in checked_tools(tools or ())}
+    code = None if tools is None else checked_code(tools)
 
     def work(tx: Transaction) -> AgentRecord:
         found = rows.require(tx, agent_id)
-        current = replace(found, settings=_settings(found.settings.model_dump(), settings))
+        current = replace(found, settings=settled(found.settings.model_dump(), settings))
         if wanted is not None and wanted != found.name:
             if rows.by_name(tx, wanted) is not None:
                 raise AlreadyExists(f"an agent called {wanted!r} exists already")
             current = replace(current, name=wanted)
-        if given is not None:
-            current = replace(current, model=_without_key(given))
-        if tools is not None:
-            current = replace(current, tools=hashes)
-        _require_tools(scheduler, current.settings, current.tools)
+        if model is not UNCHANGED:
+            current = replace(current, model=without_key(given))
+        if code is not None:
+            current = replace(current, tools={tool.name: tool.schema_hash for tool in code})
+        require_rules(scheduler, current.settings, current.tools)
         rows.set_fields(tx, agent_id, _stored(current), scheduler.clock.now())
         return current
 
     record = await scheduler.store.write(work)
-    scheduler.bodies.give(agent_id, given, tools or ())
+    scheduler.bodies.give(agent_id, given, code or ())
     await _warn_where_tight(scheduler, record)
     return record
 
@@ -381,7 +462,8 @@ def _delete(tx: Transaction, agent_id: str) -> None:
         passages = passage_rows.of_archive(tx, archive_id)
         fulltext.unindex_passages(tx, passages)
         passage_rows.remove(tx, agent_id, passages)
-    block_rows.remove(tx, block_rows.owned_only_by(tx, agent_id))
+    own = [row.id for row in block_rows.of_agent(tx, agent_id) if held_only_by(tx, row, agent_id)]
+    block_rows.remove(tx, own)
     block_rows.disown(tx, agent_id)
     rows.remove(tx, agent_id)
 
@@ -393,45 +475,3 @@ def _stored(record: AgentRecord) -> dict[str, Any]:
         "model": rows.stored_model(record.model),
         "tools": dict(record.tools),
     }
-
-
-def _model(model: Model | str | None) -> Model | None:
-    if model is None or isinstance(model, Model):
-        return model
-    return Model(model)
-
-
-def _without_key(model: Model | None) -> Model | None:
-    return None if model is None else model.model_copy(update={"api_key": None})
-
-
-def _settings(current: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
-    given = dict(changes)
-    style = given.get("style")
-    if isinstance(style, str):
-        if style not in STYLES:
-            raise ConfigError(f"style is one of {', '.join(STYLES)} or a Style, not {style!r}")
-        given["style"] = STYLES[style]
-    settings = Settings(**{**current, **given})
-    try:
-        zone(settings.timezone)
-    except InvalidInput as error:
-        raise ConfigError(str(error)) from error
-    if settings.instructions is not None:
-        checked_text(settings.instructions, "instructions")
-    return settings
-
-
-def _require_tools(scheduler: Scheduler, settings: Settings, tools: Mapping[str, str]) -> None:
-    """A tool that is required and that the agent has not would keep every turn from ending."""
-    if not settings.required_tools:
-        return
-    built_in = {tool.name for tool in memory_tools(scheduler.prompts, settings)}
-    unknown = [name for name in settings.required_tools if name not in built_in | set(tools)]
-    if unknown:
-        raise ConfigError(f"required_tools names what the agent has not: {', '.join(unknown)}")
-
-
-def _checked_blocks(blocks: GivenBlocks) -> None:
-    for block in blocks:
-        checked_block(block)

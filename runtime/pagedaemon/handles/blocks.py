@@ -1,5 +1,4 @@
-"""Core memory as a user holds it: a block and its versions, the blocks of a space, those of an
-agent."""
+"""A block of core memory as a user holds it, and its versions."""
 
 from __future__ import annotations
 
@@ -9,15 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.exc import IntegrityError
-
-from pagedaemon.agent import Block, checked_label, checked_name
-from pagedaemon.errors import AlreadyExists, InvalidInput, NotFound
+from pagedaemon.errors import NotFound
+from pagedaemon.handles.arguments import checked_flag, checked_whole
 from pagedaemon.memory import blocks as core
 from pagedaemon.memory.blocks import Operation
 from pagedaemon.messages import Label, checked_text
 from pagedaemon.scheduler import Scheduler
-from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as rows
 from pagedaemon.store.blocks import Author, BlockRow, VersionRow
 from pagedaemon.store.transaction import Transaction
@@ -107,8 +103,10 @@ class AsyncBlock:
 
         Raises:
             EditRefused: empty text, or over the limit; the block is unchanged.
+            InvalidInput: what is no text.
         """
-        return await self._edit("append", lambda: core.append(text))
+        line = _text(text)
+        return await self._edit("append", lambda: core.append(line))
 
     async def insert(self, text: str, line: int = -1) -> AsyncBlock:
         """Inserts a line before line `line` (from 0); -1 is after the last.
@@ -116,30 +114,37 @@ class AsyncBlock:
         Raises:
             EditRefused: empty text, no such line, that line has changed since this handle read it,
                 or over the limit.
+            InvalidInput: what is no text, or no whole number.
         """
-        return await self._edit("insert", lambda: core.insert_line(text, line, self.value))
+        new, at = _text(text), checked_whole(line, "a line")
+        return await self._edit("insert", lambda: core.insert_line(new, at, self.value))
 
     async def replace(self, old: str, new: str) -> AsyncBlock:
         """Replaces text that stands in the value exactly once.
 
         Raises:
             EditRefused: it stands there never, or more than once, or the result is over the limit.
+            InvalidInput: what is no text.
         """
-        return await self._edit("replace", lambda: core.replace(old, new))
+        before, after = _text(old), _text(new)
+        return await self._edit("replace", lambda: core.replace(before, after))
 
     async def rewrite(self, value: str) -> AsyncBlock:
         """Writes a whole new value over the version this handle has read.
 
         Raises:
             EditRefused: somebody changed the block since, or the value is over the limit.
+            InvalidInput: what is no text.
         """
-        return await self._edit("rewrite", lambda: core.rewrite(value, self.version))
+        whole = _text(value)
+        return await self._edit("rewrite", lambda: core.rewrite(whole, self.version))
 
     async def restore(self, version: int) -> AsyncBlock:
         """Makes an earlier version the newest one.
 
         Raises:
             NotFound: there is no such version.
+            InvalidInput: what is no whole number.
         """
         earlier = await self._version(version)
         return await self._edit("restore", lambda: core.overwrite(earlier.value))
@@ -155,18 +160,21 @@ class AsyncBlock:
 
         Raises:
             EditRefused: the value is longer than the new limit.
-            InvalidInput: a limit below 1, or a description that cannot be stored.
+            InvalidInput: a limit that is no whole number above 0, a description that cannot be
+                stored, or a `read_only` that is neither True nor False.
             NotFound: it was deleted.
         """
         if description is not None:
             checked_text(description, "the description", empty=True)
+        if limit is not None:
+            checked_whole(limit, "a limit", least=1)
+        if read_only is not None:
+            checked_flag(read_only, "read_only")
 
         def work(tx: Transaction) -> BlockRow:
             row = self._current(tx)
             fields: dict[str, Any] = {}
             if limit is not None:
-                if limit <= 0:
-                    raise InvalidInput(f"a limit is at least 1, not {limit}")
                 core.check_value(row.label, row.value, limit, block=row)
                 fields["limit"] = limit
             if description is not None:
@@ -198,6 +206,7 @@ class AsyncBlock:
 
         Raises:
             NotFound: there is no such version.
+            InvalidInput: what is no whole number.
         """
         old = await self._version(before)
         new = await self._version(after) if after is not None else (await self.history())[-1]
@@ -239,6 +248,7 @@ class AsyncBlock:
         return self
 
     async def _version(self, version: int) -> BlockVersion:
+        checked_whole(version, "a version")
         for found in await self.history():
             if found.version == version:
                 return found
@@ -273,209 +283,6 @@ def _version(row: VersionRow) -> BlockVersion:
     )
 
 
-def add_block(
-    tx: Transaction, block: Block, *, name: str | None, owner: str | None, now: datetime
-) -> BlockRow:
-    """A new block from its definition, through the one check that every write passes.
-
-    Raises:
-        AlreadyExists: the name is taken.
-        EditRefused: the value is over the limit.
-    """
-    value = core.check_value(block.label, block.value, block.limit)
-    try:
-        return rows.add(
-            tx,
-            label=block.label,
-            value=value,
-            description=block.description,
-            limit=block.limit,
-            read_only=block.read_only,
-            name=name,
-            owner_agent_id=owner,
-            author=OWNER,
-            now=now,
-        )
-    except IntegrityError as error:
-        raise AlreadyExists(f"a block called {name!r} exists already") from error
-
-
-class AsyncSpaceBlocks:
-    """The blocks of a space that stand alone, by name: what agents share."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    async def create(
-        self, block: Block | None = None, *, name: str | None = None, **fields: Any
-    ) -> AsyncBlock:
-        """A new block. Give a `Block`, or its fields: `create(label="team", value="…")`.
-
-        Args:
-            name: unique in the space; default: the label.
-
-        Raises:
-            AlreadyExists: the name is taken.
-            InvalidInput: a field, or the name, that cannot be.
-            EditRefused: the value is over the limit.
-        """
-        definition = _defined(block, fields)
-        wanted = _named(name, definition)
-        row = await self._scheduler.store.write(
-            lambda tx: add_block(
-                tx, definition, name=wanted, owner=None, now=self._scheduler.clock.now()
-            )
-        )
-        return AsyncBlock(self._scheduler, row)
-
-    async def ensure(
-        self, block: Block | None = None, *, name: str | None = None, **fields: Any
-    ) -> AsyncBlock:
-        """The block of that name, made if there is none. What is there is never overwritten."""
-        definition = _defined(block, fields)
-        wanted = _named(name, definition)
-
-        def work(tx: Transaction) -> BlockRow:
-            found = rows.by_name(tx, wanted)
-            if found is not None:
-                return found
-            now = self._scheduler.clock.now()
-            return add_block(tx, definition, name=wanted, owner=None, now=now)
-
-        return AsyncBlock(self._scheduler, await self._scheduler.store.write(work))
-
-    async def get(self, name: str) -> AsyncBlock:
-        """The block of that name or id.
-
-        Raises:
-            NotFound: there is none.
-            InvalidInput: what cannot be a name.
-        """
-        wanted = checked_name(name, "a block's name")
-        row = await self._scheduler.store.read(
-            lambda tx: rows.by_name(tx, wanted) or rows.by_id(tx, wanted)
-        )
-        if row is None:
-            raise NotFound(f"no block called {name!r} stands alone in this space")
-        return AsyncBlock(self._scheduler, row)
-
-    async def list(self) -> list[AsyncBlock]:
-        """All of them, by name."""
-        found = await self._scheduler.store.read(rows.standing_alone)
-        return [AsyncBlock(self._scheduler, row) for row in found]
-
-
-class AsyncAgentBlocks:
-    """The blocks an agent holds, by label."""
-
-    def __init__(self, scheduler: Scheduler, agent_id: str) -> None:
-        self._scheduler = scheduler
-        self._agent_id = agent_id
-
-    async def get(self, label: str) -> AsyncBlock:
-        """The block with that label.
-
-        Raises:
-            NotFound: the agent holds none.
-            InvalidInput: what cannot be a label.
-        """
-        wanted = checked_label(label)
-        row = await self._scheduler.store.read(
-            lambda tx: rows.one_of_agent(tx, self._agent_id, wanted)
-        )
-        if row is None:
-            raise NotFound(f"this agent holds no block {label!r}")
-        return AsyncBlock(self._scheduler, row)
-
-    async def list(self) -> list[AsyncBlock]:
-        """All of them, in the order the model sees them."""
-        found = await self._scheduler.store.read(lambda tx: rows.of_agent(tx, self._agent_id))
-        return [AsyncBlock(self._scheduler, row) for row in found]
-
-    async def attach(self, block: Block | AsyncBlock, *, label: str | None = None) -> AsyncBlock:
-        """Attaches a shared block, or makes one for this agent from a definition.
-
-        Args:
-            label: what this agent calls it; default: the block's own label.
-
-        Raises:
-            AlreadyExists: the agent holds a block with that label.
-            NotFound: the block is of another space, or it or the agent was deleted.
-            InvalidInput: what cannot be a block or a label.
-        """
-        wanted = checked_label(checked_block(block).label if label is None else label)
-
-        def work(tx: Transaction) -> BlockRow:
-            agent_rows.require(tx, self._agent_id)
-            now = self._scheduler.clock.now()
-            return hold(tx, self._agent_id, block, wanted, now)
-
-        return AsyncBlock(self._scheduler, await self._scheduler.store.write(work))
-
-    async def detach(self, label: str) -> None:
-        """Takes a block off this agent. One made for it alone is kept, as a block that stands
-        alone.
-
-        Raises:
-            NotFound: the agent holds none with that label.
-            InvalidInput: what cannot be a label.
-        """
-        wanted = checked_label(label)
-
-        def work(tx: Transaction) -> None:
-            row = rows.one_of_agent(tx, self._agent_id, wanted)
-            if row is None or rows.detach(tx, self._agent_id, wanted) == 0:
-                raise NotFound(f"this agent holds no block {label!r}")
-            if row.owner_agent_id == self._agent_id:
-                rows.set_owner(tx, row.id, None)
-
-        await self._scheduler.store.write(work)
-
-
-def hold(
-    tx: Transaction, agent_id: str, block: Block | AsyncBlock, label: str, now: datetime
-) -> BlockRow:
-    """Attaches a stored block, or makes one for the agent.
-
-    Raises:
-        AlreadyExists: the agent holds a block with that label.
-        NotFound: the stored block is of another space, or was deleted.
-    """
-    if rows.one_of_agent(tx, agent_id, label) is not None:
-        raise AlreadyExists(f"the agent holds a block {label!r} already: detach it first")
-    if isinstance(block, AsyncBlock):
-        found = rows.by_id(tx, block.id)
-        if found is None:
-            raise NotFound(f"block {block.label!r} is not in this space")
-        row = found
-    else:
-        row = add_block(tx, block, name=None, owner=agent_id, now=now)
-    rows.attach(tx, agent_id, row.id, label)
-    held = rows.one_of_agent(tx, agent_id, label)
-    assert held is not None, "it was attached a line above"
-    return held
-
-
-def checked_block(block: object) -> Block | AsyncBlock:
-    """The block, if it is one.
-
-    Raises:
-        InvalidInput: it is neither a definition nor a stored block.
-    """
-    if not isinstance(block, Block | AsyncBlock):
-        raise InvalidInput(f"{block!r} is no block: give a Block, or one that is stored")
-    return block
-
-
-def _defined(block: Block | None, fields: dict[str, Any]) -> Block:
-    if block is None:
-        return Block(**fields)
-    if fields:
-        raise InvalidInput("give a Block or its fields, not both")
-    if not isinstance(block, Block):
-        raise InvalidInput(f"{block!r} is no Block")
-    return block
-
-
-def _named(name: str | None, definition: Block) -> str:
-    return definition.label if name is None else checked_name(name, "a block's name")
+def _text(value: object) -> str:
+    """Text that can be stored; whether it may be empty, the operation says."""
+    return checked_text(value, "the text", empty=True)

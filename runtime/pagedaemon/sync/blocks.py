@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from pagedaemon.agent import Block
-from pagedaemon.handles.blocks import AsyncAgentBlocks, AsyncBlock, AsyncSpaceBlocks, BlockVersion
-from pagedaemon.sync.delegate import Handle, blocking
+from pagedaemon.handles.arguments import checked_many
+from pagedaemon.handles.blocks import AsyncBlock, BlockVersion
+from pagedaemon.handles.holding import AsyncAgentBlocks, AsyncSpaceBlocks
+from pagedaemon.sync.delegate import Handle, Named, blocking
 
 
 @blocking(AsyncBlock)
@@ -111,22 +113,19 @@ def given(block: Block | StoredBlock) -> Block | AsyncBlock:
     return block._inner if isinstance(block, StoredBlock) else block
 
 
+def all_given(blocks: GivenBlocks) -> list[Block | AsyncBlock]:
+    """As `given`, of each.
+
+    Raises:
+        InvalidInput: one block in place of a list.
+    """
+    return [given(block) for block in checked_many(blocks, "blocks", "blocks=[Block.human(...)]")]
+
+
 @blocking(AsyncSpaceBlocks)
-class SpaceBlocks(Handle[AsyncSpaceBlocks]):
+class SpaceBlocks(Named[AsyncSpaceBlocks, StoredBlock]):
     """The blocks of a space that stand alone: what agents share. `blocks[name]` is `get(name)`;
     iterating gives the names."""
-
-    def __getitem__(self, name: str) -> StoredBlock:
-        return self.get(name)
-
-    def __contains__(self, name: object) -> bool:
-        return any(block.name == name for block in self.list())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([block.name for block in self.list() if block.name is not None])
-
-    def __len__(self) -> int:
-        return len(self.list())
 
     def create(
         self, block: Block | None = None, *, name: str | None = None, **fields: Any
@@ -144,26 +143,17 @@ class SpaceBlocks(Handle[AsyncSpaceBlocks]):
     def list(self) -> builtins.list[StoredBlock]:
         return [self._held(block) for block in self._door.wait(self._inner.list())]
 
+    def _name(self, one: StoredBlock) -> str:
+        return one.name or one.id
+
     def _held(self, block: AsyncBlock) -> StoredBlock:
         return StoredBlock(self._door, block)
 
 
 @blocking(AsyncAgentBlocks)
-class AgentBlocks(Handle[AsyncAgentBlocks]):
+class AgentBlocks(Named[AsyncAgentBlocks, StoredBlock]):
     """The blocks an agent holds. `blocks[label]` is `get(label)`; iterating gives the labels, in
     the order the model sees them."""
-
-    def __getitem__(self, label: str) -> StoredBlock:
-        return self.get(label)
-
-    def __contains__(self, label: object) -> bool:
-        return any(block.label == label for block in self.list())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([block.label for block in self.list()])
-
-    def __len__(self) -> int:
-        return len(self.list())
 
     def get(self, label: str) -> StoredBlock:
         return self._held(self._door.wait(self._inner.get(label)))
@@ -176,6 +166,9 @@ class AgentBlocks(Handle[AsyncAgentBlocks]):
 
     def detach(self, label: str) -> None:
         self._door.wait(self._inner.detach(label))
+
+    def _name(self, one: StoredBlock) -> str:
+        return one.label
 
     def _held(self, block: AsyncBlock) -> StoredBlock:
         return StoredBlock(self._door, block)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import builtins
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.sync.door import Door
 
 H = TypeVar("H")
+V = TypeVar("V")
 C = TypeVar("C", bound=type)
 
 
@@ -33,3 +37,43 @@ class Handle(Generic[H]):
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+
+class Named(Handle[H], ABC, Generic[H, V]):
+    """A handle over things that have names: `things[name]` is `get(name)`, `name in things` whether
+    that would find one, iterating gives the names in the order of `list()`.
+
+    What is not there raises `NotFound`, which is no `KeyError`: it is the same error as of `get`.
+    """
+
+    def __getitem__(self, name: str) -> V:
+        return self.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        try:
+            self.get(name)
+        except (NotFound, InvalidInput):
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([self._name(one) for one in self.list()])
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def __bool__(self) -> bool:
+        return True  # an empty space is still one
+
+    @abstractmethod
+    def get(self, name: str, /) -> V:
+        """The one of that name."""
+
+    @abstractmethod
+    def list(self) -> builtins.list[V]:
+        """All of them."""
+
+    @abstractmethod
+    def _name(self, one: V) -> str: ...

@@ -64,15 +64,23 @@ class Door:
         try:
             self._require_usable()
             with self._lock:
-                if self._closed:
-                    raise Closed(CLOSED)
-                if not self._thread.is_alive():
-                    raise Closed(GONE)
+                self._require_living()
                 ended, cancel = self._begin(work)
         except (Closed, ConfigError):
             work.close()
             raise
         return self._result(ended, cancel)
+
+    def require_open(self) -> None:
+        """Raises what `wait` would, where nothing can be waited for any more.
+
+        Raises:
+            Closed: the runtime was closed, or the process was forked.
+            ConfigError: called on the loop itself.
+        """
+        self._require_usable()
+        with self._lock:
+            self._require_living()
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """The generator's items, one by one. Closing it early closes the other one too."""
@@ -120,6 +128,12 @@ class Door:
                 "a blocking handle was used on the runtime's own event loop, which would wait for "
                 "itself: in an async tool await the handles of its ToolContext"
             )
+
+    def _require_living(self) -> None:
+        if self._closed:
+            raise Closed(CLOSED)
+        if not self._thread.is_alive():
+            raise Closed(GONE)
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> tuple[Future[T], Callable[[], None]]:
         """Starts the coroutine on the loop: how it ends, and what cancels it."""

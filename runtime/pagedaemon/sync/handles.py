@@ -4,20 +4,36 @@ name, awaited on the loop thread, with the same arguments, results and errors.""
 from __future__ import annotations
 
 import builtins
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from pagedaemon.config import Model, Settings
-from pagedaemon.events import ContextReport, Event, Turn
+from pagedaemon.events import ContextReport, Event, Turn, TypedTurn
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents
+from pagedaemon.handles.archive import AsyncArchive, Passage
+from pagedaemon.handles.arguments import UNCHANGED, NotGiven
+from pagedaemon.handles.content import Content
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
-from pagedaemon.handles.memory import AsyncArchive, AsyncRecall, Page, Passage, RecallHit
-from pagedaemon.messages import Message, Role, Usage
-from pagedaemon.sync.blocks import AgentBlocks, GivenBlocks, given
-from pagedaemon.sync.delegate import Handle, blocking
+from pagedaemon.handles.page import Page
+from pagedaemon.handles.recall import AsyncRecall, RecallHit
+from pagedaemon.handles.turns import AsyncTurnHandle, OpenState, TurnStatus
+from pagedaemon.memory.chunks import CHUNK_CHARS
+from pagedaemon.memory.documents import Document, Loaded, Progress
+from pagedaemon.memory.history import IMPORTED, Imported, OnError
+from pagedaemon.memory.markup import Format
+from pagedaemon.messages import Label, Message, Role, Usage
+from pagedaemon.sync.blocks import AgentBlocks, GivenBlocks, all_given
+from pagedaemon.sync.delegate import Handle, Named, blocking
 from pagedaemon.sync.door import Door
+from pagedaemon.sync.timers import Timed
 from pagedaemon.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+T = TypeVar("T")
 
 
 @blocking(AsyncRecall)
@@ -33,6 +49,7 @@ class Recall(Handle[AsyncRecall]):
         conversation_id: str | None = None,
         start: datetime | None = None,
         end: datetime | None = None,
+        floor: float | None = None,
         page: int = 0,
         page_size: int = 10,
     ) -> Page[RecallHit]:
@@ -44,6 +61,7 @@ class Recall(Handle[AsyncRecall]):
                 conversation_id=conversation_id,
                 start=start,
                 end=end,
+                floor=floor,
                 page=page,
                 page_size=page_size,
             )
@@ -51,6 +69,47 @@ class Recall(Handle[AsyncRecall]):
 
     def count(self) -> int:
         return self._door.wait(self._inner.count())
+
+    def attachment(self, attachment_id: str) -> bytes | str:
+        return self._door.wait(self._inner.attachment(attachment_id))
+
+    def import_jsonl(
+        self,
+        source: str | PathLike[str] | Iterable[str | Mapping[str, object]],
+        *,
+        conversation: str = IMPORTED,
+        on_error: OnError = "raise",
+        encoding: str | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        return self._door.wait(
+            self._inner.import_jsonl(
+                source,
+                conversation=conversation,
+                on_error=on_error,
+                encoding=encoding,
+                progress=progress,
+            )
+        )
+
+    def import_openai(
+        self,
+        source: str | PathLike[str],
+        *,
+        conversation: str | None = None,
+        on_error: OnError = "raise",
+        encoding: str | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        return self._door.wait(
+            self._inner.import_openai(
+                source,
+                conversation=conversation,
+                on_error=on_error,
+                encoding=encoding,
+                progress=progress,
+            )
+        )
 
 
 @blocking(AsyncArchive)
@@ -90,6 +149,7 @@ class Archive(Handle[AsyncArchive]):
         kinds: Sequence[str] = (),
         start: datetime | None = None,
         end: datetime | None = None,
+        floor: float | None = None,
         page: int = 0,
         page_size: int = 10,
     ) -> Page[Passage]:
@@ -100,6 +160,7 @@ class Archive(Handle[AsyncArchive]):
                 kinds=kinds,
                 start=start,
                 end=end,
+                floor=floor,
                 page=page,
                 page_size=page_size,
             )
@@ -113,6 +174,82 @@ class Archive(Handle[AsyncArchive]):
 
     def count(self) -> int:
         return self._door.wait(self._inner.count())
+
+    def load(
+        self,
+        source: str | PathLike[str],
+        *,
+        name: str | None = None,
+        format: Format = "auto",
+        tags: Sequence[str] = (),
+        label: Label = "tool",
+        chunk_chars: int = CHUNK_CHARS,
+        encoding: str | None = None,
+        progress: Progress | None = None,
+    ) -> Loaded:
+        return self._door.wait(
+            self._inner.load(
+                source,
+                name=name,
+                format=format,
+                tags=tags,
+                label=label,
+                chunk_chars=chunk_chars,
+                encoding=encoding,
+                progress=progress,
+            )
+        )
+
+    def load_text(
+        self,
+        text: str,
+        *,
+        name: str,
+        format: Format = "auto",
+        tags: Sequence[str] = (),
+        label: Label = "tool",
+        chunk_chars: int = CHUNK_CHARS,
+        progress: Progress | None = None,
+    ) -> Loaded:
+        return self._door.wait(
+            self._inner.load_text(
+                text,
+                name=name,
+                format=format,
+                tags=tags,
+                label=label,
+                chunk_chars=chunk_chars,
+                progress=progress,
+            )
+        )
+
+    def documents(self) -> list[Document]:
+        return self._door.wait(self._inner.documents())
+
+    def unload(self, name: str) -> int:
+        return self._door.wait(self._inner.unload(name))
+
+
+@blocking(AsyncTurnHandle)
+class TurnHandle(Handle[AsyncTurnHandle]):
+    """A turn that goes on whether or not anybody waits for it, in whatever process."""
+
+    @property
+    def id(self) -> str:
+        return self._inner.id
+
+    @property
+    def conversation_id(self) -> str:
+        return self._inner.conversation_id
+
+    def status(self) -> TurnStatus:
+        return self._door.wait(self._inner.status())
+
+    def wait(self, timeout: float | None = None) -> Turn:
+        return self._door.wait(self._inner.wait(timeout))
+
+    def stop(self) -> Turn:
+        return self._door.wait(self._inner.stop())
 
 
 @blocking(AsyncConversation)
@@ -132,11 +269,64 @@ class Conversation(Handle[AsyncConversation]):
     def agent_id(self) -> str:
         return self._inner.agent_id
 
-    def send(self, text: str, *, author: str | None = None) -> Turn:
-        return self._door.wait(self._inner.send(text, author=author))
+    @overload
+    def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: None = None,
+        key: str | None = None,
+    ) -> Turn: ...
 
-    def stream(self, text: str, *, author: str | None = None) -> Generator[Event, None, None]:
-        return self._door.iterate(self._inner.stream(text, author=author))
+    @overload
+    def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[T],
+        key: str | None = None,
+    ) -> TypedTurn[T]: ...
+
+    def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[Any] | None = None,
+        key: str | None = None,
+    ) -> Turn:
+        return self._door.wait(
+            self._inner.send(content, author=author, reply_type=reply_type, key=key)
+        )
+
+    def send_later(
+        self, content: Content, *, author: str | None = None, key: str | None = None
+    ) -> TurnHandle:
+        held = self._door.wait(self._inner.send_later(content, author=author, key=key))
+        return TurnHandle(self._door, held)
+
+    def stream(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[Any] | None = None,
+        key: str | None = None,
+    ) -> Generator[Event, None, None]:
+        return self._door.iterate(
+            self._inner.stream(content, author=author, reply_type=reply_type, key=key)
+        )
+
+    def heartbeat(self, *, key: str | None = None) -> Turn:
+        return self._door.wait(self._inner.heartbeat(key=key))
+
+    def stream_heartbeat(self, *, key: str | None = None) -> Generator[Event, None, None]:
+        return self._door.iterate(self._inner.stream_heartbeat(key=key))
+
+    def events(self, turn_id: str, *, after: int = 0) -> Generator[Event, None, None]:
+        return self._door.iterate(self._inner.events(turn_id, after=after))
 
     def cancel(self) -> int:
         return self._door.wait(self._inner.cancel())
@@ -147,22 +337,44 @@ class Conversation(Handle[AsyncConversation]):
     def messages(self) -> list[Message]:
         return self._door.wait(self._inner.messages())
 
-    def turns(self, *, limit: int = 20) -> list[Turn]:
-        return self._door.wait(self._inner.turns(limit=limit))
+    def summarised(self) -> list[Message]:
+        return self._door.wait(self._inner.summarised())
+
+    def turn(self, turn_id: str) -> TurnHandle:
+        return TurnHandle(self._door, self._door.wait(self._inner.turn(turn_id)))
+
+    @overload
+    def turns(self, *, limit: int = 20, status: Literal["done"] = "done") -> list[Turn]: ...
+
+    @overload
+    def turns(self, *, limit: int = 20, status: OpenState) -> list[TurnHandle]: ...
+
+    def turns(
+        self, *, limit: int = 20, status: Literal["done"] | OpenState = "done"
+    ) -> list[Turn] | list[TurnHandle]:
+        if status == "done":
+            return self._door.wait(self._inner.turns(limit=limit, status=status))
+        found = self._door.wait(self._inner.turns(limit=limit, status=status))
+        return [TurnHandle(self._door, one) for one in found]
 
     def reset(self) -> int:
         return self._door.wait(self._inner.reset())
+
+    def pop(self) -> list[Message]:
+        return self._door.wait(self._inner.pop())
 
     def delete(self) -> int:
         return self._door.wait(self._inner.delete())
 
 
 @blocking(AsyncConversations)
-class Conversations(Handle[AsyncConversations]):
-    """An agent's conversations, by name."""
+class Conversations(Named[AsyncConversations, Conversation]):
+    """An agent's conversations, by name. `conversations[name]` is `get(name)`; iterating gives the
+    names."""
 
-    def ensure(self, name: str) -> Conversation:
-        return Conversation(self._door, self._door.wait(self._inner.ensure(name)))
+    def ensure(self, name: str, *, continue_from: str | None = None) -> Conversation:
+        made = self._door.wait(self._inner.ensure(name, continue_from=continue_from))
+        return Conversation(self._door, made)
 
     def get(self, name: str = "main") -> Conversation:
         return Conversation(self._door, self._door.wait(self._inner.get(name)))
@@ -170,9 +382,12 @@ class Conversations(Handle[AsyncConversations]):
     def list(self) -> builtins.list[Conversation]:
         return [Conversation(self._door, one) for one in self._door.wait(self._inner.list())]
 
+    def _name(self, one: Conversation) -> str:
+        return one.name
+
 
 @blocking(AsyncAgent)
-class Agent(Handle[AsyncAgent]):
+class Agent(Timed[AsyncAgent]):
     """An agent: settings, blocks, archive, tools, and one or more conversations."""
 
     def __init__(self, door: Door, inner: AsyncAgent) -> None:
@@ -202,17 +417,70 @@ class Agent(Handle[AsyncAgent]):
     def tools(self) -> tuple[str, ...]:
         return self._inner.tools
 
-    def send(self, text: str, *, author: str | None = None) -> Turn:
-        return self._door.wait(self._inner.send(text, author=author))
+    @overload
+    def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: None = None,
+        key: str | None = None,
+    ) -> Turn: ...
 
-    def stream(self, text: str, *, author: str | None = None) -> Generator[Event, None, None]:
-        return self._door.iterate(self._inner.stream(text, author=author))
+    @overload
+    def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[T],
+        key: str | None = None,
+    ) -> TypedTurn[T]: ...
+
+    def send(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[Any] | None = None,
+        key: str | None = None,
+    ) -> Turn:
+        return self._door.wait(
+            self._inner.send(content, author=author, reply_type=reply_type, key=key)
+        )
+
+    def send_later(
+        self, content: Content, *, author: str | None = None, key: str | None = None
+    ) -> TurnHandle:
+        held = self._door.wait(self._inner.send_later(content, author=author, key=key))
+        return TurnHandle(self._door, held)
+
+    def stream(
+        self,
+        content: Content,
+        *,
+        author: str | None = None,
+        reply_type: TypeForm[Any] | None = None,
+        key: str | None = None,
+    ) -> Generator[Event, None, None]:
+        return self._door.iterate(
+            self._inner.stream(content, author=author, reply_type=reply_type, key=key)
+        )
+
+    def heartbeat(self, *, key: str | None = None) -> Turn:
+        return self._door.wait(self._inner.heartbeat(key=key))
+
+    def stream_heartbeat(self, *, key: str | None = None) -> Generator[Event, None, None]:
+        return self._door.iterate(self._inner.stream_heartbeat(key=key))
 
     def context(self) -> ContextReport:
         return self._door.wait(self._inner.context())
 
     def reset(self) -> int:
         return self._door.wait(self._inner.reset())
+
+    def pop(self) -> list[Message]:
+        return self._door.wait(self._inner.pop())
 
     def cancel(self) -> int:
         return self._door.wait(self._inner.cancel())
@@ -224,7 +492,7 @@ class Agent(Handle[AsyncAgent]):
         self,
         *,
         name: str | None = None,
-        model: Model | str | None = None,
+        model: Model | str | NotGiven | None = UNCHANGED,
         tools: Sequence[Tool] | None = None,
         **settings: Any,
     ) -> Agent:
@@ -236,8 +504,8 @@ class Agent(Handle[AsyncAgent]):
 
 
 @blocking(AsyncAgents)
-class Agents(Handle[AsyncAgents]):
-    """The agents of a space, by name."""
+class Agents(Named[AsyncAgents, Agent]):
+    """The agents of a space, by name. `agents[name]` is `get(name)`; iterating gives the names."""
 
     def create(
         self,
@@ -248,7 +516,7 @@ class Agents(Handle[AsyncAgents]):
         model: Model | str | None = None,
         **settings: Any,
     ) -> Agent:
-        behind = [given(block) for block in blocks]
+        behind = all_given(blocks)
         return self._held(
             self._door.wait(
                 self._inner.create(name, blocks=behind, tools=tools, model=model, **settings)
@@ -264,7 +532,7 @@ class Agents(Handle[AsyncAgents]):
         model: Model | str | None = None,
         **settings: Any,
     ) -> Agent:
-        behind = [given(block) for block in blocks]
+        behind = all_given(blocks)
         return self._held(
             self._door.wait(
                 self._inner.ensure(name, blocks=behind, tools=tools, model=model, **settings)
@@ -276,6 +544,9 @@ class Agents(Handle[AsyncAgents]):
 
     def list(self) -> builtins.list[Agent]:
         return [self._held(agent) for agent in self._door.wait(self._inner.list())]
+
+    def _name(self, one: Agent) -> str:
+        return one.name
 
     def _held(self, agent: AsyncAgent) -> Agent:
         return Agent(self._door, agent)

@@ -9,12 +9,15 @@ from types import TracebackType
 from typing import Self
 
 from pagedaemon.clock import Clock
-from pagedaemon.config import Model
+from pagedaemon.config import LEASE_SECONDS, Embedding, Model
 from pagedaemon.errors import Closed
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.conversation import AsyncConversation
+from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.llm.protocol import ChatModel
+from pagedaemon.memory.embedding import Progress, SearchStatus
 from pagedaemon.runtime import AsyncRuntime, AsyncSpace
+from pagedaemon.store.index.finder import IndexMode
 from pagedaemon.sync.blocks import SpaceBlocks
 from pagedaemon.sync.delegate import Handle, blocking
 from pagedaemon.sync.door import CLOSED, Door
@@ -34,6 +37,12 @@ class Space(Handle[AsyncSpace]):
 
     def recover(self) -> int:
         return self._door.wait(self._inner.recover())
+
+    def search_status(self) -> SearchStatus:
+        return self._door.wait(self._inner.search_status())
+
+    def reindex(self, progress: Progress | None = None) -> SearchStatus:
+        return self._door.wait(self._inner.reindex(progress))
 
 
 @blocking(AsyncRuntime)
@@ -56,9 +65,20 @@ class Runtime:
         prompts: a folder whose files replace shipped ones of `prompts/` by the same relative path.
         clock: the time; tests hold it still.
         recover: whether opening a space takes up turns that a crash left open.
+        embedder: what makes the vectors of search by meaning. `"auto"`: the local model where its
+            packages are installed; `"local"`, `"openai/<model>"` or an `Embedding`; an object with
+            the methods of `pagedaemon.llm.embedding.protocol.Embedder`; None: search is by words
+            alone.
+        index: what finds the nearest vectors. `"auto"`: exact comparison, from 10,000 vectors in a
+            space on Chroma; `"exact"` or `"chroma"`: always that.
+        chroma_url: a Chroma server that is used instead of one's own, such as
+            `http://localhost:8000`.
+        lease_seconds: how long a process that stands still keeps its turns before another one that
+            has opened the same folder takes them over: at least 0.1.
 
     Raises:
         ConfigError: settings that cannot work.
+        MissingDependency: the embedder needs a package that is not installed.
         StoreError: the folder cannot be used.
     """
 
@@ -72,6 +92,10 @@ class Runtime:
         prompts: str | Path | None = None,
         clock: Clock | None = None,
         recover: bool = True,
+        embedder: Embedding | str | Embedder | None = "auto",
+        index: IndexMode = "auto",
+        chroma_url: str | None = None,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._inner = AsyncRuntime(
             store,
@@ -81,6 +105,10 @@ class Runtime:
             prompts=prompts,
             clock=clock,
             recover=recover,
+            embedder=embedder,
+            index=index,
+            chroma_url=chroma_url,
+            lease_seconds=lease_seconds,
         )
         self._door = Door(self._inner)
         # Weak: the async runtime must not hold what closes it when it is forgotten.
@@ -95,6 +123,7 @@ class Runtime:
                 self._door.close()
 
     def __enter__(self) -> Self:
+        self._door.require_open()
         return self
 
     def __exit__(
@@ -115,6 +144,12 @@ class Runtime:
     @property
     def blocks(self) -> SpaceBlocks:
         return SpaceBlocks(self._door, self._inner.blocks)
+
+    def search_status(self) -> SearchStatus:
+        return self._door.wait(self._inner.search_status())
+
+    def reindex(self, progress: Progress | None = None) -> SearchStatus:
+        return self._door.wait(self._inner.reindex(progress))
 
     def close(self) -> None:
         self._door.close()

@@ -1,0 +1,339 @@
+"""The archive as a user holds it: records to keep, find and delete, and whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from os import PathLike
+
+from pagedaemon.agent import checked_name
+from pagedaemon.errors import InvalidInput, NotFound
+from pagedaemon.handles import intake
+from pagedaemon.handles.page import Page, aware, checked_id, number, offset_of, several, words
+from pagedaemon.memory import archival, documents
+from pagedaemon.memory.chunks import CHUNK_CHARS
+from pagedaemon.memory.documents import Document, Loaded, Progress
+from pagedaemon.memory.effects import nearby
+from pagedaemon.memory.markup import Format
+from pagedaemon.memory.search import find_passages
+from pagedaemon.messages import Label
+from pagedaemon.scheduler import Scheduler
+from pagedaemon.store import agents as agent_rows
+from pagedaemon.store import passages as rows
+from pagedaemon.store.passages import NewPassage, PassageFilter, PassageRow
+from pagedaemon.store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A record of archival memory. `score` is that of the search which found it, else 0."""
+
+    id: str
+    text: str
+    kind: str
+    tags: tuple[str, ...]
+    importance: float | None
+    confidence: float
+    source: tuple[str, str | None]
+    """What it came from: a kind and an id or name. `("step", id)`: the agent saved it in that step;
+    `("api", …)`: your program, in your words; `("file", name)`: a document of that name."""
+    label: Label
+    uses: int
+    created_at: datetime
+    used_at: datetime | None
+    happened_at: datetime | None
+    """When what it tells of was; None where nobody said."""
+    expires_at: datetime | None
+    """When it stops being found; None: never."""
+    position: int | None
+    """Of a document's passage: its place there, from 1."""
+    score: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What the score is the sum of: `keywords`, `meaning`."""
+    via: str | None = None
+    """What found it: `keywords` where words alone did, else the index that named it, `exact` or
+    `chroma`; None where nothing was ranked."""
+
+
+class AsyncArchive:
+    """An agent's long-term records."""
+
+    def __init__(self, scheduler: Scheduler, agent_id: str) -> None:
+        self._scheduler = scheduler
+        self._agent_id = agent_id
+
+    async def insert(
+        self,
+        text: str,
+        *,
+        kind: str = "semantic",
+        tags: Sequence[str] = (),
+        importance: float | None = None,
+        confidence: float = 1.0,
+        source: str | None = None,
+        happened_at: datetime | None = None,
+        expires_at: datetime | None = None,
+    ) -> Passage:
+        """Keeps a record. The same text again answers with the one that is there.
+
+        Args:
+            kind: `semantic`, `episodic`, `procedural` or `document`.
+            importance: 1 to 10; None: not rated.
+            confidence: 0 to 1.
+            source: where it comes from, in your own words or as an id.
+
+        Raises:
+            InvalidInput: empty text or a value out of its range; nothing was stored.
+            NotFound: the agent was deleted.
+        """
+        aware(happened_at, expires_at)
+        number(importance, "importance")
+        number(confidence, "confidence", required=True)
+        new = NewPassage(
+            text,
+            kind,
+            several(tags, "tags"),
+            importance,
+            confidence,
+            source_kind="api",
+            source_id=source,
+            label="owner",
+            happened_at=happened_at,
+            expires_at=expires_at,
+        )
+
+        def work(tx: Transaction) -> PassageRow:
+            agent_rows.require(tx, self._agent_id)
+            now = self._scheduler.clock.now()
+            passage_id, _ = archival.keep(tx, self._agent_id, new, now)
+            row = rows.by_id(tx, self._agent_id, passage_id, now)
+            if row is None:
+                raise InvalidInput("expires_at lies in the past: the record would be gone at once")
+            return row
+
+        return _passage(await self._scheduler.store.write(work))
+
+    async def search(
+        self,
+        query: str | None = None,
+        *,
+        tags: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        start: datetime | None = None,
+        end: datetime | None = None,
+        floor: float | None = None,
+        page: int = 0,
+        page_size: int = 10,
+    ) -> Page[Passage]:
+        """Records by words and by meaning, newest first without words (or with blank ones).
+
+        Args:
+            query: any of its words may match, and a record may be near to it without them. Words
+                that stand in very many records make no match where there are rarer ones.
+            tags: any of them.
+            start: stored from this instant on.
+            end: stored before this instant.
+            floor: the least cosine, -1 to 1, of a record that no word found. None hides nothing:
+                what is far stands last.
+
+        Raises:
+            NotFound: the agent was deleted.
+            InvalidInput: a negative page, a page size below 1, a naive datetime, or a value of
+                another type.
+        """
+        offset = offset_of(page, page_size, start, end)
+        asked = words(query)
+        given = PassageFilter(
+            self._agent_id,
+            self._scheduler.clock.now(),
+            several(tags, "tags"),
+            several(kinds, "kinds", archival.KINDS),
+            start,
+            end,
+        )
+
+        number(floor, "floor")
+        near = await nearby(self._scheduler.meaning, asked, rows.allowed(given))
+
+        def work(tx: Transaction) -> tuple[list[PassageRow], int]:
+            agent_rows.require(tx, self._agent_id)
+            return find_passages(
+                tx, asked, given, offset=offset, limit=page_size, near=near, floor=floor
+            )
+
+        hits, total = await self._scheduler.store.read(work)
+        return Page(tuple(map(_passage, hits)), total, page, page_size)
+
+    async def get(self, passage_id: str) -> Passage:
+        """One record.
+
+        Raises:
+            NotFound: this agent has no such record, or was deleted.
+            InvalidInput: what cannot be an id.
+        """
+        checked_id(passage_id)
+        now = self._scheduler.clock.now()
+
+        def work(tx: Transaction) -> PassageRow | None:
+            agent_rows.require(tx, self._agent_id)
+            return rows.by_id(tx, self._agent_id, passage_id, now)
+
+        row = await self._scheduler.store.read(work)
+        if row is None:
+            raise NotFound(f"no passage {passage_id} in this agent's archive")
+        return _passage(row)
+
+    async def delete(self, *passage_ids: str) -> int:
+        """Deletes records and returns how many there were.
+
+        Raises:
+            InvalidInput: no id was given (deleting everything is not what an empty list means), or
+                a list of them.
+            NotFound: the agent was deleted.
+        """
+        if not passage_ids:
+            raise InvalidInput("give the ids of the passages to delete")
+        for passage_id in passage_ids:
+            checked_id(passage_id)
+
+        def work(tx: Transaction) -> int:
+            agent_rows.require(tx, self._agent_id)
+            gone = rows.remove(tx, self._agent_id, passage_ids)
+            agent_rows.count_archival(tx, self._agent_id, -gone)
+            return gone
+
+        return await self._scheduler.store.write(work)
+
+    async def count(self) -> int:
+        """Records stored.
+
+        Raises:
+            NotFound: the agent was deleted.
+        """
+        counts = await self._scheduler.store.read(lambda tx: agent_rows.counts(tx, self._agent_id))
+        return counts[1]
+
+    async def load(
+        self,
+        source: str | PathLike[str],
+        *,
+        name: str | None = None,
+        format: Format = "auto",
+        tags: Sequence[str] = (),
+        label: Label = "tool",
+        chunk_chars: int = CHUNK_CHARS,
+        encoding: str | None = None,
+        progress: Progress | None = None,
+    ) -> Loaded:
+        """Loads a text, Markdown or HTML file into the archive, in passages of nearly one size.
+
+        They are cut at headings, paragraphs and sentences, begin with the headings they stand
+        under, and have the kind `document` and the source `("file", name)`. Loading the same name
+        again replaces it: what is unchanged keeps its ids, what is gone is removed. Passages are
+        stored 500 in one transaction, and the old ones removed after them; a load that was cut off
+        is finished by running it again.
+
+        Args:
+            source: the file. Text is taken as a path, always; `load_text` takes the text itself.
+            name: what the document is known by; the file's name unless given.
+            format: `text`, `markdown`, `html`, or `auto`: by the file's suffix.
+            label: who stands behind it. `tool`: you chose it and did not write it; `owner`: your
+                own words; `external`: of unknown origin.
+            chunk_chars: characters of a passage at most, its headings included.
+            encoding: of the file. None: its byte order mark or, in HTML, its own word; else UTF-8.
+            progress: called with (passages done, of how many, name) as they are stored, on the
+                event loop's thread: it has to be quick. By the blocking door that is the door's own
+                thread, so a blocking handle cannot be used in it (`ConfigError`). What it raises
+                ends the load.
+
+        Raises:
+            NotFound: there is no such file, or the agent was deleted.
+            InvalidInput: it is no text, is in another encoding, or has no words at all; nothing was
+                stored.
+            AlreadyExists: no name was given, and the file's is that of another file's document.
+        """
+        read = partial(
+            documents.read_file,
+            source,
+            name=name,
+            form=format,
+            tags=several(tags, "tags"),
+            label=label,
+            chunk_chars=chunk_chars,
+            encoding=encoding,
+        )
+        return await intake.load(self._scheduler, self._agent_id, read, progress)
+
+    async def load_text(
+        self,
+        text: str,
+        *,
+        name: str,
+        format: Format = "auto",
+        tags: Sequence[str] = (),
+        label: Label = "tool",
+        chunk_chars: int = CHUNK_CHARS,
+        progress: Progress | None = None,
+    ) -> Loaded:
+        """`load` for a text at hand.
+
+        Args:
+            name: what it is known by. With `format="auto"` its suffix tells the format, and without
+                one it is plain text.
+
+        Raises:
+            InvalidInput: it cannot be stored or has no words at all; nothing was stored.
+            NotFound: the agent was deleted.
+        """
+        read = partial(
+            documents.read_text,
+            text,
+            name=name,
+            form=format,
+            tags=several(tags, "tags"),
+            label=label,
+            chunk_chars=chunk_chars,
+        )
+        return await intake.load(self._scheduler, self._agent_id, read, progress)
+
+    async def documents(self) -> list[Document]:
+        """What was loaded, by name.
+
+        Raises:
+            NotFound: the agent was deleted.
+        """
+        return await self._scheduler.store.read(lambda tx: documents.listed(tx, self._agent_id))
+
+    async def unload(self, name: str) -> int:
+        """Takes a document out again, with all its passages. Returns how many there were.
+
+        Raises:
+            NotFound: there is no document of that name, or the agent was deleted.
+            InvalidInput: what cannot be a name.
+        """
+        called = checked_name(name, "the document's name")
+        return await intake.unload(self._scheduler, self._agent_id, called)
+
+
+def _passage(row: PassageRow) -> Passage:
+    return Passage(
+        row.id,
+        row.text,
+        row.kind,
+        row.tags,
+        row.importance,
+        row.confidence,
+        (row.source_kind, row.source_id),
+        row.label,
+        row.uses,
+        row.created_at,
+        row.used_at,
+        row.happened_at,
+        row.expires_at,
+        row.position,
+        row.score,
+        row.parts,
+        row.via,
+    )
