@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,17 @@ from click.testing import Result
 from pagedaemon import Block, NotFound, Runtime
 
 Run = Callable[..., Result]
+
+SOURCE = Path(__file__).parents[2] / "runtime"
+
+DIES = """
+import os
+from pagedaemon import Runtime
+from pagedaemon.testing import ScriptedModel
+
+model = ScriptedModel(lambda request: os._exit(9))
+Runtime("memory", model="m", models={"m": model}).agents.get("bob").send("hi")
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +83,21 @@ def test_looking_makes_no_store(run: Run, folder: Path) -> None:
     assert told.exit_code == 1
     assert "`pagedaemon chat` makes one" in told.stderr
     assert not (folder / "nowhere").exists()
+
+
+def test_looking_takes_up_no_turn_that_a_crash_left_open(run: Run, store: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", DIES],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 9
+    for command in (("agents", "list"), ("agents", "show", "bob"), ("blocks", "list")):
+        assert run(*command).exit_code == 0
+    with Runtime(store, recover=False) as runtime:
+        assert runtime.agents.get("bob").conversations.get().turns() == []
+        assert runtime.space("default").recover() == 1
 
 
 def test_the_store_can_be_named_by_the_environment(

@@ -30,7 +30,9 @@ def model() -> ScriptedModel:
 @pytest.fixture
 def agent(folder: Path, model: ScriptedModel) -> Iterator[Agent]:
     """An agent that the script speaks for."""
-    with Runtime(folder / "memory", model="script", models={"script": model}) as runtime:
+    with Runtime(
+        folder / "memory", model="script", models={"script": model}, embedder=None
+    ) as runtime:
         yield runtime.agents.ensure("ada", blocks=[Block.human("Name: unknown")])
 
 
@@ -145,7 +147,9 @@ class TestCommands:
             "/memory",
             "/search",
             "/pressure",
+            "/heartbeat",
             "/retry",
+            "/pop",
             "/reset",
             "/help",
             "/quit",
@@ -231,6 +235,56 @@ class TestCommands:
             "first",
             "second",
         ]
+
+    def test_heartbeat_wakes_the_agent_without_a_message(
+        self, talk: Talk, model: ScriptedModel
+    ) -> None:
+        model.add(
+            call("core_memory_append", label="human", content="Likes tea.", heartbeat=False),
+            say("first"),
+            say("again"),
+        )
+        shown = talk("/heartbeat", "hi", "/retry").splitlines()
+        assert "  + Likes tea." in shown
+        assert "(no reply)" in shown
+        assert shown[-2:] == ["first", "again"]  # what is sent again is what a person said
+
+    def test_pop_takes_the_last_exchange_out_and_keeps_the_rest(
+        self, talk: Talk, model: ScriptedModel, agent: Agent
+    ) -> None:
+        model.add(say("first"), say("second"))
+        agent.send("one")
+        agent.send("two")
+        window = agent.conversations.get().messages
+        before = window()
+        shown = talk("/pop", "/pop", "/pop").splitlines()
+        assert shown == [
+            f"{len(before) // 2} messages left the window, all since 'two'; memory stays",
+            f"{len(before) // 2} messages left the window, all since 'one'; memory stays",
+            "there is no exchange in the window",
+        ]
+        assert window() == []
+        assert agent.recall.search("two").total == 1
+
+    def test_pop_of_a_heartbeat_says_so(
+        self, talk: Talk, model: ScriptedModel, agent: Agent
+    ) -> None:
+        model.add(say("awake"))
+        shown = talk("/heartbeat", "/pop").splitlines()
+        assert shown[-1].endswith(
+            "messages left the window, all since the last heartbeat; memory stays"
+        )
+        assert agent.conversations.get().messages() == []
+
+    def test_what_was_popped_can_be_sent_again(
+        self, talk: Talk, model: ScriptedModel, agent: Agent
+    ) -> None:
+        model.add(say("first"), say("second"), say("third"))
+        agent.send("one")
+        agent.send("two")
+        assert talk("/pop", "/pop", "/retry").splitlines()[-1] == "third"
+        told = [m.text for m in agent.conversations.get().messages() if m.kind == "message"]
+        assert told == ["one"]
 
     def test_reset_empties_the_window_and_keeps_memory(
         self, talk: Talk, model: ScriptedModel, agent: Agent

@@ -48,6 +48,9 @@ def runtime():
 """
 
 SECONDS = 30
+AGAIN = 5.0
+"""Seconds until keys are pressed once more: longer than a command takes to end, or a Ctrl-C would
+reach it as it ends and kill it."""
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 CTRL_C = "\x03"
@@ -70,7 +73,7 @@ class Terminal:
         """Everything up to and with the text, once it stands there.
 
         Args:
-            pressing: keys to press now and, while nothing comes, once more every second: one that
+            pressing: keys to press now and, while nothing comes, once more now and then: one that
                 comes in the instant between a prompt and its waiting for keys is not seen.
         """
         self.press(pressing)
@@ -94,7 +97,7 @@ class Terminal:
             if left <= 0:
                 return False
             try:
-                ready, _, _ = select.select([self._end], [], [], min(left, 1.0))
+                ready, _, _ = select.select([self._end], [], [], min(left, AGAIN))
                 if not ready:
                     self.press(pressing)
                     continue

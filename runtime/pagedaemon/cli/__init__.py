@@ -1,4 +1,7 @@
-"""The command line: `pagedaemon chat`, `agents`, `blocks`. It speaks only to `Runtime`."""
+"""The command line: `pagedaemon chat`, `agents`, `blocks`, `archive` and `recall`.
+
+It speaks only to `Runtime`.
+"""
 
 from __future__ import annotations
 

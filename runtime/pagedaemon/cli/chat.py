@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 
 import click
 
+from pagedaemon.cli.progress import Progress, remark
 from pagedaemon.cli.screen import Screen, ending, one_line, printable
 from pagedaemon.cli.undo import newest_edit
-from pagedaemon.errors import PagedaemonError
+from pagedaemon.errors import InvalidInput, PagedaemonError
+from pagedaemon.events import Event
 from pagedaemon.sync.handles import Agent
 
 HITS = 5
@@ -42,7 +44,9 @@ class Chat:
             "/memory": self._memory,
             "/search": self._search,
             "/pressure": self._pressure,
+            "/heartbeat": self._heartbeat,
             "/retry": self._retry,
+            "/pop": self._pop,
             "/reset": self._reset,
             "/help": self._help,
             "/quit": self._quit,
@@ -80,8 +84,11 @@ class Chat:
 
     def _say(self, text: str) -> None:
         self._last = text
+        self._listen(self._agent.stream(text))
+
+    def _listen(self, events: Iterable[Event]) -> None:
         try:
-            for event in self._agent.stream(text):
+            for event in events:
                 self._screen.hear(event)
         except KeyboardInterrupt:
             self._interrupted = True
@@ -131,12 +138,28 @@ class Chat:
         """How full the window is."""
         self._screen.pressure(self._agent.context(), self._agent.settings.paging)
 
+    def _heartbeat(self, _: str) -> None:
+        """Wakes the agent without a message."""
+        self._listen(self._agent.stream_heartbeat())
+
     def _retry(self, _: str) -> None:
         """Sends your last message again."""
         if self._last is None:
             self._screen.note("there is nothing to send again yet")
         else:
             self._say(self._last)
+
+    def _pop(self, _: str) -> None:
+        """Takes the last exchange out of the window; recall and memory keep what they have."""
+        gone = self._agent.pop()
+        if not gone:
+            self._screen.note("there is no exchange in the window")
+            return
+        said = [message.text for message in gone if message.kind == "message"]
+        if said:
+            self._last = said[-1]
+        since = f"since {one_line(said[-1], 60)!r}" if said else "since the last heartbeat"
+        self._screen.note(f"{len(gone)} messages left the window, all {since}; memory stays")
 
     def _reset(self, _: str) -> None:
         """Empties the window; all memory stays."""
@@ -157,20 +180,52 @@ class Chat:
         raise Leave
 
 
-def piped(agent: Agent, lines: Iterable[str]) -> bool:
+def piped(agent: Agent, lines: Iterable[str], report: Progress) -> bool:
     """Answers each line that is not empty, and prints nothing but the replies.
 
+    A line that cannot be a message is told of on standard error, and the next one is read. Ctrl-C
+    stops the turn and reads no more.
+
+    Args:
+        lines: bytes that are no text stand in them as lone surrogates.
+        report: is told how many were answered.
+
     Returns:
-        whether every turn ended by itself; where one did not, standard error says why.
+        whether every line became a turn that ended by itself; where one did not, standard error
+        says why.
     """
     sound = True
-    for line in lines:
-        if not line.strip():
-            continue
-        turn = agent.send(line.strip())
-        if turn.reply is not None:
-            click.echo(printable(turn.reply))
-        if (end := ending(turn)) is not None:
-            click.echo(end, err=True)
-            sound = False
+    answered = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            text = line.strip()
+            if not text:
+                continue
+            if (trouble := _answer(agent, text, number)) is not None:
+                remark(trouble)
+                sound = False
+                continue
+            answered += 1
+            report(answered, None, "messages answered")
+    except KeyboardInterrupt:
+        remark("stopped; the conversation is kept")
+        return False
     return sound
+
+
+def _answer(agent: Agent, text: str, number: int) -> str | None:
+    """Prints the reply to a line. Returns what went wrong, in a line."""
+    undecoded = [at for at, letter in enumerate(text) if "\udc80" <= letter <= "\udcff"]
+    if undecoded:
+        at = undecoded[0]
+        return (
+            f"line {number} was not sent: its byte 0x{ord(text[at]) - 0xDC00:02x} after {at} "
+            "characters is no text; save the input as UTF-8"
+        )
+    try:
+        turn = agent.send(text)
+    except InvalidInput as error:
+        return one_line(f"line {number} was not sent: {error}")
+    if turn.reply is not None:
+        click.echo(printable(turn.reply))
+    return ending(turn)

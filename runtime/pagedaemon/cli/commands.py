@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
@@ -11,8 +12,13 @@ from typing import Any, TypeVar
 import click
 
 from pagedaemon import __version__
+from pagedaemon.cli.app import DEBUG
+from pagedaemon.cli.archive import archive
 from pagedaemon.cli.chat import Chat, piped
-from pagedaemon.cli.opening import DEFAULT_STORE, Place, Wanted, ask_for_model
+from pagedaemon.cli.opening import MAIN, Place, Wanted, ask_for_model, place_options
+from pagedaemon.cli.progress import progress
+from pagedaemon.cli.recall import recall
+from pagedaemon.cli.reindex import reindex
 from pagedaemon.cli.screen import Screen, one_line, printable, stamp
 from pagedaemon.config import STYLES
 from pagedaemon.errors import NoModel, NotFound, PagedaemonError
@@ -21,6 +27,9 @@ from pagedaemon.sync.handles import Agent
 from pagedaemon.sync.runtime import Space
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+MANY = 20
+"""Messages of a pipe above which it is told how many were answered."""
 
 
 class Commands(click.Group):
@@ -31,35 +40,27 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except PagedaemonError as error:
+            if ctx.params["debug"]:
+                click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
             raise click.ClickException(one_line(str(error), 2_000)) from error
-
-
-def place_options(command: F) -> F:
-    """The options that say where a command looks."""
-    for option in (
-        click.option(
-            "--app",
-            metavar="MODULE:NAME",
-            help="Your own code: a Runtime, a function that returns one, or a list of tools. "
-            "MODULE is looked for in the working directory first.",
-        ),
-        click.option("--space", default="default", show_default=True, help="Which space of it."),
-        click.option(
-            "--store",
-            envvar="PAGEDAEMON_STORE",
-            metavar="FOLDER",
-            help=f"Where memory is kept.  [default: {DEFAULT_STORE}]",
-            show_envvar=True,
-        ),
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pagedaemon")
-def commands() -> None:
+@click.option(
+    "--debug",
+    is_flag=True,
+    envvar=DEBUG,
+    show_envvar=True,
+    help="Show the code that an error came through.",
+)
+def commands(debug: bool) -> None:
     """Agents that page their own memory."""
+
+
+commands.add_command(archive)
+commands.add_command(recall)
+commands.add_command(reindex)
 
 
 # ---------------------------------------------------------------------- chat
@@ -67,7 +68,7 @@ def commands() -> None:
 
 @commands.command()
 @place_options
-@click.option("--agent", default="main", show_default=True, help="With whom; made if new.")
+@click.option("--agent", default=MAIN, show_default=True, help="With whom; made if new.")
 @click.option(
     "--model",
     envvar="PAGEDAEMON_MODEL",
@@ -94,16 +95,20 @@ def chat(store: str | None, space: str, app: str | None, agent: str, **wanted: A
     Keys are stored nowhere.
     """
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with Place(store, space, app).opened(make=True) as (where, tools):
-        who, remarks = Wanted(**wanted).agent(where, agent, tools)
+    place = Place(store, space, app)
+    options = Wanted(**wanted, at_once=not at_terminal)
+    with place.opened(options) as (where, tools):
+        who, remarks = options.agent(where, agent, tools, bare=place.bare)
         for remark in remarks:
             click.echo(remark, err=True)
         _require_model(who, ask=at_terminal)
         if not at_terminal:
             if isinstance(sys.stdin, TextIOWrapper):
-                # Then a message that is no UTF-8 is refused in words, as any that cannot be kept.
+                # Then a line that is no UTF-8 can be told of, and the next one read.
                 sys.stdin.reconfigure(errors="surrogateescape")
-            if not piped(who, sys.stdin):
+            with progress(after=MANY, printing=True) as report:
+                sound = piped(who, sys.stdin, report)
+            if not sound:
                 sys.exit(1)
             return
         with suppress(ImportError):  # not on every system; without it lines cannot be edited

@@ -1,28 +1,63 @@
-"""From options to an open space: the store, the user's own code (`--app`), the agent, its model."""
+"""From options to an open space: the store, the agent, its model."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from pydantic import SecretStr
 
 from pagedaemon.agent import Block
+from pagedaemon.cli.app import loaded
 from pagedaemon.config import Model
-from pagedaemon.errors import ConfigError, NotFound
+from pagedaemon.errors import ConfigError, NoModel, NotFound
+from pagedaemon.llm.gateway import connect
+from pagedaemon.llm.openai import PREFIX
 from pagedaemon.resources import starter_names
+from pagedaemon.runtime import checked_space
 from pagedaemon.sync.handles import Agent
 from pagedaemon.sync.runtime import Runtime, Space
 from pagedaemon.tools.tool import Tool
 
 DEFAULT_STORE = "./memory"
+MAIN = "main"
+"""The agent that is meant where none is named."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def place_options(command: F) -> F:
+    """The options that say where a command looks."""
+    for option in (
+        click.option(
+            "--app",
+            metavar="MODULE:NAME",
+            help="Your own code: a Runtime, a function that returns one, or a list of tools. "
+            "MODULE is looked for in the working directory first.",
+        ),
+        click.option("--space", default="default", show_default=True, help="Which space of it."),
+        click.option(
+            "--store",
+            envvar="PAGEDAEMON_STORE",
+            metavar="FOLDER",
+            help=f"Where memory is kept.  [default: {DEFAULT_STORE}]",
+            show_envvar=True,
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def agent_options(command: F) -> F:
+    """The options that say whose memory a command is about."""
+    whose = click.option("--agent", default=MAIN, show_default=True, help="Whose memory.")
+    return place_options(whose(command))
 
 
 @dataclass(frozen=True)
@@ -39,66 +74,52 @@ class Place:
     space: str
     app: str | None
 
+    @cached_property
+    def _given(self) -> Runtime | list[Tool]:
+        return [] if self.app is None else loaded(self.app)
+
+    @property
+    def bare(self) -> bool:
+        """Whether the runtime is opened here: then it has no default model, and no models but
+        those whose names lead somewhere by themselves."""
+        return not isinstance(self._given, Runtime)
+
     @contextmanager
-    def opened(self, *, make: bool = False) -> Iterator[tuple[Space, Sequence[Tool]]]:
+    def opened(self, wanted: Wanted | None = None) -> Iterator[tuple[Space, Sequence[Tool]]]:
         """The space, and the tools that `app` names.
 
         Args:
-            make: whether a store, or a space in it, may come into being. Only then are turns taken
-                up that a crash left open.
+            wanted: the agent for whom a store, or a space in it, may come into being. Only then are
+                turns taken up that a crash left open; without it one only looks.
 
         Raises:
             NotFound: there is no such store or space, and none may come into being.
-            ConfigError: `app` leads to nothing that can be used.
+            ConfigError: `app` leads to nothing that can be used, or the agent could not answer.
+            InvalidInput: the space cannot have that name; nothing was opened or made.
+            click.UsageError: the options contradict each other.
         """
-        given = [] if self.app is None else _loaded(self.app)
+        checked_space(self.space)
+        if wanted is not None:
+            wanted.check()
+        given = self._given
         if isinstance(given, Runtime):
-            if self.store is not None:
-                raise ConfigError("--store cannot be used with an --app that opens its own store")
             runtime = given
+            if self.store is not None:
+                runtime.close()
+                raise ConfigError("--store cannot be used with an --app that opens its own store")
         else:
             folder = Path(self.store or DEFAULT_STORE)
-            if not make and not (folder / "spaces" / self.space).is_dir():
+            is_new = not (folder / "spaces" / self.space).is_dir()
+            if wanted is not None:
+                wanted.check_model(is_new=is_new)
+            elif is_new:
                 raise NotFound(
                     f"there is no space {self.space!r} in {folder}: `pagedaemon chat` makes one, "
                     "and --store says where to look"
                 )
-            runtime = Runtime(folder, tools=given, recover=make)
+            runtime = Runtime(folder, tools=given, recover=wanted is not None)
         with runtime:
             yield runtime.space(self.space), [] if isinstance(given, Runtime) else given
-
-
-def _loaded(spec: str) -> Runtime | list[Tool]:
-    """What `module:name` stands for."""
-    module_name, _, name = spec.partition(":")
-    if not module_name or not name:
-        raise ConfigError(f"--app takes module:name, such as my_tools:tools, not {spec!r}")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and one that it imports is not
-        raise ConfigError(
-            f"--app: there is no module {module_name!r} here, nor installed"
-        ) from None
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(f"--app: {module_name} has no {name!r}")
-        found = getattr(found, part)
-    if callable(found) and not isinstance(found, Tool):
-        found = found()
-    if isinstance(found, Tool):
-        found = [found]
-    if isinstance(found, Runtime):
-        return found
-    if isinstance(found, list | tuple) and all(isinstance(one, Tool) for one in found):
-        return list(found)
-    raise ConfigError(
-        f"--app: {spec} must be a Runtime, a function that returns one, or a list of tools made by "
-        f"@tool; it is a {type(found).__name__}"
-    )
 
 
 @dataclass(frozen=True)
@@ -113,19 +134,56 @@ class Wanted:
     style: str | None = None
     key: str | None = None
     """For this process only: no store holds a key."""
+    at_once: bool = False
+    """Whether it must be able to answer as it is, because nobody can be asked for a model."""
 
-    def agent(self, space: Space, name: str, tools: Sequence[Tool]) -> tuple[Agent, list[str]]:
+    def check(self) -> None:
+        """Refuses what can never work, before anything is opened or made.
+
+        Raises:
+            ConfigError: a persona or human that is neither starter, file nor text.
+            click.UsageError: an address for a model that is reached at none.
+        """
+        _block("persona", self.persona)
+        _block("human", self.human)
+        if self.model is not None:
+            self._check_address(self.model)
+
+    def check_model(self, *, is_new: bool) -> None:
+        """Refuses a model that cannot answer in a runtime without models of its own.
+
+        Args:
+            is_new: whether there is no agent yet that could have one.
+
+        Raises:
+            ConfigError: no way leads to a model of that name.
+            NoModel: none is named, and nobody can be asked.
+        """
+        if self.model is not None:
+            connect(Model(self.model), {})
+        elif is_new:
+            self._model(None)
+            self._require_model(None)
+
+    def agent(
+        self, space: Space, name: str, tools: Sequence[Tool], *, bare: bool = False
+    ) -> tuple[Agent, list[str]]:
         """The agent of that name, made if there is none, and what there is to say about it.
 
         Of one that is there, only what the options name is changed. Values of blocks never are: an
         option for one it holds already is only remarked on.
 
+        Args:
+            bare: whether the runtime has no default model that could answer for a new agent.
+
         Raises:
-            ConfigError: the options cannot work.
+            ConfigError: the options cannot work; nothing was changed.
+            NoModel: nothing could answer, and nobody can be asked; no agent was made.
+            click.UsageError: an address for a model that is reached at none.
         """
         persona = _block("persona", self.persona)
         human = _block("human", self.human)
-        settings = {} if self.style is None else {"style": self.style}
+        changes: dict[str, Any] = {} if self.style is None else {"style": self.style}
         try:
             agent = space.agents.get(name)
         except NotFound:
@@ -134,12 +192,16 @@ class Wanted:
                 human or Block.load("human/basic"),
             ]
             model = self._model(None)
-            return space.agents.create(
-                name, blocks=blocks, tools=tools, model=model, **settings
-            ), []
+            if bare:
+                self._require_model(model)
+            return space.agents.create(name, blocks=blocks, tools=tools, model=model, **changes), []
         model = self._model(agent.model)
-        if model is not None or tools or settings:
-            agent.update(model=model, tools=tools or None, **settings)
+        if model is not None:
+            changes["model"] = model
+        if tools:
+            changes["tools"] = tools
+        if changes:
+            agent.update(**changes)
         kept = []
         for block in (persona, human):
             if block is None:
@@ -162,10 +224,25 @@ class Wanted:
         if self.model is not None:
             return Model(self.model, **changes)
         if current is not None:
+            self._check_address(current.name)
             return current.model_copy(update=changes) if changes else None
         if self.base_url is not None or self.context_window is not None:
             raise ConfigError("--base-url and --context-window say how --model is reached: name it")
         return None
+
+    def _require_model(self, model: Model | None) -> None:
+        if model is None and self.at_once:
+            raise NoModel(
+                "a new agent has no model: name one with --model, such as openai/gpt-5-mini with "
+                "OPENAI_API_KEY set, or offline for the built-in rules"
+            )
+
+    def _check_address(self, model: str) -> None:
+        if self.base_url is not None and not model.startswith(PREFIX):
+            raise click.UsageError(
+                f"--base-url says where a model called {PREFIX}NAME is served, and {model!r} is "
+                "none: name such a model, or leave the address out"
+            )
 
 
 def _block(kind: str, text: str | None) -> Block | None:
@@ -180,14 +257,24 @@ def _block(kind: str, text: str | None) -> Block | None:
     for name in (text, f"{kind}/{text}"):
         if name in starters:
             return Block.load(name, label=kind)
-    if len(text) < 1_000 and Path(text).is_file():
-        text = Path(text).read_text(encoding="utf-8").strip()
+    if _is_file(text):
+        try:
+            text = Path(text).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--{kind} {text} cannot be read as text: {error}") from error
     elif len(text.split()) < 2:
         raise ConfigError(
             f"--{kind} {text}: neither a starter ({', '.join(starters)}) nor a file; a text has "
             "more than one word"
         )
     return Block.load("persona/blank" if kind == "persona" else "human/basic", value=text)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # a text is longer than any name of a file
+        return False
 
 
 def ask_for_model(name: str) -> Model:

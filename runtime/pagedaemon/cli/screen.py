@@ -31,7 +31,8 @@ from pagedaemon.events import (
     Turn,
     TurnEnded,
 )
-from pagedaemon.handles.memory import Passage, RecallHit
+from pagedaemon.handles.archive import Passage
+from pagedaemon.handles.recall import RecallHit
 from pagedaemon.sync.blocks import StoredBlock
 
 QUIET_ENDS = ("end_turn", "no_reply")
@@ -53,6 +54,11 @@ def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """The text on one line, shortened."""
     line = " ".join(printable(text).split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def amount(number: int, thing: str) -> str:
+    """How many of a thing: `1 passage`, `1,200 passages`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def stamp(instant: datetime, zone_name: str = "UTC") -> str:
