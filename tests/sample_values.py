@@ -5,10 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 SAMPLES: dict[str, dict[str, Any]] = {
+    "constrained/result": {"tool": "weather", "text": "sunny"},
+    "constrained/tools": {
+        "tools": [
+            {
+                "name": "weather",
+                "description": "Today's weather in a city.",
+                "parameters": '{"type": "object", "properties": {"city": {"type": "string"}}}',
+            }
+        ],
+        "speech": True,
+    },
+    "events/file": {"name": "notes.md", "text": "# Küste\nFlut um neun."},
     "events/heartbeat": {
         "reason": "requested",
         "time": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)",
         "tools": ["weather", "wetter_für_morgen"],
+        "reply_tool": True,
+    },
+    "events/mail": {
+        "name": "Bob",
+        "text": "",
+        "kind": "answer",
+        "stopped": "max_steps",
+    },
+    "events/mail_note": {"name": "Bob", "kind": "question", "reply_tool": True},
+    "events/picture": {"name": "sea shore.jpg", "width": 640, "height": 480},
+    "events/invalid_reply": {
+        "problems": ["lines.0.amount: Input should be a valid number"],
+        "time": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)",
         "reply_tool": True,
     },
     "events/pressure": {
@@ -19,6 +44,23 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "newest": 42,
         "time": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)",
     },
+    "events/recollections": {
+        "hits": [
+            {
+                "ref": "#12",
+                "date": "2026-11-28",
+                "who": "Mai",
+                "document": None,
+                "position": None,
+                "source": "user",
+                "text": "The key is under the blue pot.\nSecond line",
+            }
+        ]
+    },
+    "events/reply_format": {
+        "schema": '{"type":"integer"}',
+        "reply_tool": True,
+    },
     "events/status": {
         "number": 12,
         "author": "Mai",
@@ -27,6 +69,17 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "archival_count": 14,
         "blocks": [["persona", 312, 4000], ["human", 44, 4000]],
         "percent": 22.6,
+    },
+    "events/timer": {
+        "id": "schedule-1",
+        "note": "Ask Lin how the flat hunt went.",
+        "due": "Monday 2026-11-30 15:53:00 +09:00 (Asia/Tokyo)",
+        "time": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)",
+        "every_seconds": 3600.0,
+        "missed": 2,
+        "late": True,
+        "by": "agent",
+        "reply_tool": True,
     },
     "events/summary": {
         "text": "Lin lives in Rome.",
@@ -86,6 +139,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     },
     "results/empty": {"tool": "weather"},
     "results/failed": {"tool": "weather", "error": "ValueError: no such city"},
+    "results/mailed": {"name": "Bob", "answer": True},
     "results/messages": {
         "query": "blue pot",
         "hits": [
@@ -101,7 +155,19 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "next_page": 1,
     },
     "results/missing_tool": {"tool": "weather"},
+    "results/not_delivered": {},
     "results/not_found": {"what": "message", "id": "message-9"},
+    "results/not_allowed": {
+        "tool": "mail",
+        "rules": [
+            {"rule": "first", "tool": "load"},
+            {"rule": "at_most", "tool": "mail", "calls": 1},
+            {"rule": "terminal", "tool": "mail"},
+        ],
+        "allowed": [],
+        "due": ["archival_memory_insert"],
+        "waiting": True,
+    },
     "results/not_run": {"tool": "weather"},
     "results/nothing_found": {"query": "blue pot", "total_searched": 120},
     "results/page": {"ref": "message-1", "page": 0, "pages": 12, "text": "It begins"},
@@ -113,7 +179,9 @@ SAMPLES: dict[str, dict[str, Any]] = {
                 "id": "passage-1",
                 "date": "2026-11-28",
                 "tags": ["house", "keys"],
-                "source": "message 12",
+                "source": "tool",
+                "document": "house.md",
+                "position": 3,
                 "text": "The key is under the blue pot.\nSecond line",
             }
         ],
@@ -125,12 +193,45 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "results/refused": {"message": "start_date must be written as YYYY-MM-DD."},
     "results/sent": {},
     "results/timeout": {"tool": "weather", "seconds": 60, "unknown": True},
+    "results/timer_cancelled": {"id": "schedule-1"},
+    "results/timer_set": {
+        "timer": {
+            "id": "schedule-1",
+            "note": "Ask Lin how the flat hunt went.",
+            "due": "Monday 2026-11-30 15:53:00 +09:00 (Asia/Tokyo)",
+            "every_seconds": 3600.0,
+            "by": "agent",
+        }
+    },
+    "results/timers": {
+        "timers": [
+            {
+                "id": "schedule-1",
+                "note": "Ask Lin how the flat hunt went.",
+                "due": "Monday 2026-11-30 15:53:00 +09:00 (Asia/Tokyo)",
+                "every_seconds": 3600.0,
+                "by": "agent",
+            }
+        ]
+    },
+    "results/timers_paused": {"until": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)"},
     "results/unknown": {"tool": "weather"},
     "results/unknown_tool": {"tool": "wether", "tools": ["weather", "send_message"]},
     "results/unreadable_arguments": {
         "tool": "weather",
         "error": "it ends inside a string",
         "excerpt": '{"city": "Ro',
+    },
+    "summary/carried": {
+        "conversations": [
+            {
+                "name": "main",
+                "date": "2026-11-28",
+                "summary": "Lin lives in Rome.",
+                "lines": ["user: We ship on Thursdays."],
+            },
+            {"name": "Büro", "date": "2026-11-27", "summary": "The harbour is deep.", "lines": []},
+        ]
     },
     "summary/digest": {
         "previous": "Lin lives in Rome.",
@@ -170,20 +271,40 @@ SAMPLES: dict[str, dict[str, Any]] = {
     },
     "system/memgpt": {"agent_name": "Ada", "tool_set": "memgpt", "heartbeats": "assisted"},
     "system/native": {"agent_name": "Ada", "tool_set": "edit", "heartbeats": "strict"},
-    "system/rules": {"required_tools": ["archival_memory_insert", "send_message"]},
+    "system/rules": {
+        "rules": [
+            {"rule": "first", "tool": "load"},
+            {"rule": "after", "tool": "search", "then": ["fetch", "send_message"]},
+            {
+                "rule": "conditional",
+                "tool": "classify",
+                "cases": {"spam": ["bin"]},
+                "default": ["answer"],
+                "field": "kind",
+            },
+            {"rule": "at_most", "tool": "mail", "calls": 1},
+            {"rule": "terminal", "tool": "send_message"},
+            {"rule": "required", "tool": "archival_memory_insert"},
+        ]
+    },
     "tools/archival_memory_insert": {},
     "tools/archival_memory_search": {},
+    "tools/cancel_timer": {},
     "tools/conversation_search": {},
     "tools/conversation_search_date": {},
     "tools/core_memory_append": {},
     "tools/core_memory_replace": {},
     "tools/inner_thoughts": {},
+    "tools/list_timers": {},
     "tools/memory_insert": {},
     "tools/memory_replace": {},
     "tools/memory_rethink": {},
     "tools/page_out": {},
+    "tools/pause_heartbeats": {},
     "tools/pin": {},
     "tools/read_page": {},
     "tools/request_heartbeat": {},
     "tools/send_message": {},
+    "tools/send_message_to_agent": {},
+    "tools/set_timer": {},
 }

@@ -55,8 +55,24 @@ class TestBlock:
 class TestNames:
     """Display names."""
 
-    def test_a_name_is_kept_to_the_letter(self) -> None:
-        assert checked_name(" Büro 🚀 ", "a name") == " Büro 🚀 "
+    @pytest.mark.parametrize("name", ["Büro 🚀", "אליס", "👩‍👩‍👧", "a  b"])
+    def test_a_name_is_kept_to_the_letter(self, name: str) -> None:
+        assert checked_name(name, "a name") == name
+
+    def test_what_looks_the_same_is_one_name(self) -> None:
+        assert checked_name(" Ame\u0301lie\t", "a name") == "Am\u00e9lie"
+        assert checked_label("e\u0301te\u0301 ") == "\u00e9t\u00e9"
+        assert Block(label=" e\u0301te\u0301").label == "\u00e9t\u00e9"
+
+    @pytest.mark.parametrize("sign", ["\x07", "\x1b", "\x7f", "\x85", "\u2028", "\u2029"])
+    def test_control_characters_are_no_name(self, sign: str) -> None:
+        with pytest.raises(InvalidInput, match="control characters"):
+            checked_name(f"a{sign}b", "a name")
+
+    @pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\u200f", "\u061c"])
+    def test_what_turns_the_direction_of_text_is_no_name(self, sign: str) -> None:
+        with pytest.raises(InvalidInput, match=f"U\\+{ord(sign):04X}"):
+            checked_name(f"a{sign}b", "a name")
 
     @pytest.mark.parametrize("name", ["", "\t", "a\nb", "a\rb", "x" * 201, "\x00", None])
     def test_what_is_no_name_is_said_by_what_it_was_for(self, name: Any) -> None:

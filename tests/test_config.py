@@ -11,11 +11,17 @@ from pagedaemon.config import (
     LOCAL_WINDOW,
     MEMGPT,
     NATIVE,
+    After,
+    AtMost,
+    Conditional,
+    First,
     Limits,
     Model,
     Paging,
+    Required,
     Settings,
     Style,
+    Terminal,
 )
 from pagedaemon.errors import ConfigError
 
@@ -72,7 +78,16 @@ class TestSettings:
             timezone="Asia/Tokyo",
             limits=Limits(steps=3, tokens=1_000),
             paging=Paging(target=0.3, warn=0.6, evict=0.8),
-            required_tools=("weather",),
+            rules=(
+                First(tool="weather"),
+                After(tool="weather", then=("mail",)),
+                Conditional(
+                    tool="mail", cases={"sent": ("log",)}, default=("mail",), field="state"
+                ),
+                AtMost(tool="mail", calls=2),
+                Terminal(tool="log"),
+                Required(tool="log"),
+            ),
         )
         assert Settings.model_validate(settings.model_dump(mode="json")) == settings
 
@@ -81,6 +96,9 @@ class TestSettings:
         [
             {"heartbeats": "sometimes"},
             {"tool_set": "none"},
+            {"recall": "always"},
+            {"recall_hits": 0},
+            {"recall_hits": 11},
             {"style": {"name": "x"}},
             {"limits": {"steps": 0}},
             {"limits": {"seconds": 0}},
@@ -88,6 +106,12 @@ class TestSettings:
             {"paging": {"target": 0.8}},
             {"paging": {"warn": 0.95}},
             {"paging": {"keep_last": 0}},
+            {"rules": [{"rule": "never", "tool": "x"}]},
+            {"rules": [{"rule": "first"}]},
+            {"rules": [{"rule": "at_most", "tool": "x", "calls": 0}]},
+            {"rules": [{"rule": "after", "tool": "x", "then": []}]},
+            {"rules": [{"rule": "conditional", "tool": "x", "cases": {}, "default": ["x"]}]},
+            {"rules": [{"rule": "conditional", "tool": "x", "cases": {"a": ["x"]}}]},
             {"unknown": 1},
         ],
     )
@@ -96,6 +120,30 @@ class TestSettings:
             Settings(**given)
         with pytest.raises(ConfigError, match="cannot be made"):
             Settings.model_validate(given)
+
+    @pytest.mark.parametrize(
+        ("given", "hint"),
+        [
+            ("heartbeat", "did you mean 'heartbeats'"),
+            ("instruction", "did you mean 'instructions'"),
+            ("persona", "Block.persona"),
+            ("human", "Block.human"),
+            ("blocks", "agents.create"),
+            ("model", "agents.create"),
+            ("tools", "agents.create"),
+            ("system", "called instructions"),
+            ("steps", r"limits=Limits\(steps=...\)"),
+            ("evict", r"paging=Paging\(evict=...\)"),
+            ("zzz", "style, heartbeats"),
+        ],
+    )
+    def test_a_field_it_has_not_is_shown_the_way(self, given: str, hint: str) -> None:
+        with pytest.raises(ConfigError, match=hint):
+            Settings(**{given: "x"})
+
+    def test_a_field_that_a_part_has_not_is_shown_the_way(self) -> None:
+        with pytest.raises(ConfigError, match=r"Limits cannot be made: step: .*'steps'"):
+            Settings(limits={"step": 3})
 
     def test_settings_do_not_change(self) -> None:
         with pytest.raises(ValueError, match="frozen"):

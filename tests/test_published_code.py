@@ -178,6 +178,23 @@ def test_examples_are_numbered_without_gap_and_say_what_they_teach() -> None:
         )
 
 
+def test_the_readme_lists_every_example_in_order() -> None:
+    listed = re.findall(r"^\| \[\d\d [^]]+\]\(examples/([^)]+)\)", README, flags=re.MULTILINE)
+    assert listed == [script.name for script in EXAMPLES]
+
+
+def test_what_the_readme_links_to_is_there() -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", README)
+    ours = [link for link in links if not link.startswith("https://")]
+    assert ours
+    headings = {
+        "#" + heading.strip().lower().replace(" ", "-").replace(",", "")
+        for heading in re.findall(r"^#+ (.+)$", README, flags=re.MULTILINE)
+    }
+    absent = [link for link in ours if link not in headings and not (ROOT / link).exists()]
+    assert absent == []
+
+
 def test_the_readme_gives_one_command_to_try_it_and_one_to_test_it() -> None:
     commands = [line for line in README.splitlines() if line.startswith("python -m venv ")]
     assert len(commands) == 2

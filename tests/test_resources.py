@@ -16,7 +16,7 @@ from jinja2 import UndefinedError
 
 from pagedaemon.agent import Block
 from pagedaemon.errors import ConfigError, EditReason, NotFound
-from pagedaemon.resources import Prompts, shipped, starter_block, starter_names
+from pagedaemon.resources import Prompts, shipped, starter_block, starter_names, variables
 
 SAMPLES: dict[str, dict[str, Any]] = runpy.run_path(
     str(Path(__file__).with_name("sample_values.py"))
@@ -112,6 +112,77 @@ def test_own_folder_replaces_only_what_it_has(tmp_path: Path) -> None:
     assert prompts.render("results/empty", tool="x") == "x ran and returned nothing."
 
 
+def own(folder: Path, name: str, text: str | bytes) -> Path:
+    """A file of a user's own prompts."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_first_line_lists_what_a_template_is_given(name: str) -> None:
+    assert variables(name) == SAMPLES[name].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("results/send.j2", "results/sent.j2"),
+        ("memgpt.j2", "system/memgpt.j2"),
+        ("system/memgpt.txt", "system/memgpt.j2"),
+        ("Results/sent.j2", "results/sent.j2"),
+    ],
+)
+def test_own_file_that_replaces_nothing_is_refused(tmp_path: Path, name: str, nearest: str) -> None:
+    path = own(tmp_path, name, "Hello.")
+    with pytest.raises(ConfigError, match=f"nearest name is '{nearest}'") as raised:
+        Prompts(tmp_path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["README.md", ".DS_Store", ".git/config", "results/sent.j2~"])
+def test_what_is_plainly_no_prompt_is_passed_over(tmp_path: Path, name: str) -> None:
+    own(tmp_path, name, "{% broken")
+    assert Prompts(tmp_path).render("results/sent")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("one\n{% if tool %}", "line 2: "),
+        ("{{ tool | no_such_filter }}", "line 1: .*no_such_filter"),
+        ("one\ntwo {{ tol }}", "line 2: .*'tol', only tool"),
+        ("{% for it in tools %}{{ it }}{% endfor %}", "line 1: .*'tools'"),
+        ("{% include 'results/none.j2' %}", "no template 'results/none.j2'"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_own_file_that_cannot_work_is_refused_at_once(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
+    path = own(tmp_path, "results/empty.j2", text)
+    with pytest.raises(ConfigError, match=message) as raised:
+        Prompts(tmp_path)
+    assert str(path) in str(raised.value)
+
+
+def test_own_file_may_use_all_that_jinja_has(tmp_path: Path) -> None:
+    text = "{% set n = 2 %}{% for i in range(n) %}{{ loop.index }} {{ tool | upper }} {% endfor %}"
+    own(tmp_path, "results/empty.j2", text + "{% include 'results/sent.j2' %}")
+    prompts = Prompts(tmp_path)
+    assert prompts.render("results/empty", tool="x").startswith("1 X 2 X ")
+
+
+@pytest.mark.parametrize("text", ["{{ tool.no.such }}", "{{ 1 / 0 }}", "{{ tool + 1 }}"])
+def test_own_file_that_fails_as_it_is_rendered_is_named(tmp_path: Path, text: str) -> None:
+    path = own(tmp_path, "results/empty.j2", text)
+    prompts = Prompts(tmp_path)
+    with pytest.raises(ConfigError, match="It is given tool") as raised:
+        prompts.render("results/empty", tool="x")
+    assert str(path) in str(raised.value)
+
+
 def test_own_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="absent"):
         Prompts(tmp_path / "absent")
@@ -141,9 +212,10 @@ def test_native_instructions_do_not_mention_what_they_lack(prompts: Prompts) -> 
         assert absent not in text
 
 
-def test_rules_are_empty_where_nothing_is_required(prompts: Prompts) -> None:
-    assert prompts.render("system/rules", required_tools=[]) == ""
-    assert "`a`, `b`" in prompts.render("system/rules", required_tools=["a", "b"])
+def test_rules_are_empty_where_there_are_none(prompts: Prompts) -> None:
+    assert prompts.render("system/rules", rules=[]) == ""
+    rules = [{"rule": "required", "tool": name} for name in "ab"]
+    assert "`a`, `b`" in prompts.render("system/rules", rules=rules)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +253,9 @@ def test_status_is_one_line(prompts: Prompts) -> None:
 
 
 @pytest.mark.parametrize("reply_tool", [True, False])
-@pytest.mark.parametrize("reason", ["requested", "failed", "pressure", "required", "nudge"])
+@pytest.mark.parametrize(
+    "reason", ["requested", "failed", "pressure", "required", "nudge", "woken"]
+)
 def test_heartbeat_is_one_line_of_json(prompts: Prompts, reason: str, reply_tool: bool) -> None:
     tools = ["wetter_für_morgen", 'quo"ted'] if reason in ("failed", "required") else []
     text = prompts.render(

@@ -14,15 +14,18 @@ from pagedaemon.errors import (
     ContextOverflow,
     EditRefused,
     InvalidInput,
+    KeyConflict,
     ModelError,
     NoModel,
     NotFound,
     PagedaemonError,
+    ReplyInvalid,
     StoreError,
     ToolFailure,
 )
-from pagedaemon.events import Turn
+from pagedaemon.events import Turn, TypedTurn
 from pagedaemon.handles.agents import AsyncAgent
+from pagedaemon.media import File, Image
 from pagedaemon.runtime import AsyncRuntime
 from pagedaemon.sync.handles import Agent
 from pagedaemon.sync.runtime import Runtime
@@ -40,7 +43,10 @@ __all__ = [
     "ConfigError",
     "ContextOverflow",
     "EditRefused",
+    "File",
+    "Image",
     "InvalidInput",
+    "KeyConflict",
     "Limits",
     "Model",
     "ModelError",
@@ -48,6 +54,7 @@ __all__ = [
     "NotFound",
     "PagedaemonError",
     "Paging",
+    "ReplyInvalid",
     "Runtime",
     "Settings",
     "StoreError",
@@ -56,6 +63,7 @@ __all__ = [
     "ToolContext",
     "ToolFailure",
     "Turn",
+    "TypedTurn",
     "__version__",
     "tool",
 ]

@@ -3,6 +3,7 @@ stored."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,6 +41,11 @@ class Block(Frozen):
     """Characters the value may have. More is refused, never cut."""
     read_only: bool = False
     """Whether the agent may not edit it; the Python API may."""
+
+    @field_validator("label", mode="before")
+    @classmethod
+    def _one_form(cls, label: Any) -> Any:
+        return _normal(label) if isinstance(label, str) else label
 
     @field_validator("label")
     @classmethod
@@ -87,12 +93,13 @@ def _is_label(label: str) -> bool:
 
 
 def checked_label(label: object) -> str:
-    """A block's label: 1 to 60 letters, digits, '_' and '-'.
+    """A block's label in its one form (NFC, no blanks around it): 1 to 60 letters, digits, '_' and
+    '-'.
 
     Raises:
         InvalidInput: otherwise.
     """
-    text = checked_text(label, "a label")
+    text = _normal(checked_text(label, "a label"))
     if len(text) > 60 or not _is_label(text):
         raise InvalidInput(f"{_LABELS}, at most 60 of them: {text[:60]!r}")
     return text
@@ -113,13 +120,40 @@ class AgentRecord:
     updated_at: datetime
 
 
+MAIN = "main"
+"""The conversation every agent has."""
+
+
 def checked_name(name: object, what: str) -> str:
-    """A display name: one line of 1 to 200 characters, any script.
+    """A display name in its one form (NFC, no blanks around it): one line of 1 to 200 characters,
+    any script.
+
+    Control characters are refused, and so are those that turn the direction of text: they make a
+    name look like another one.
 
     Raises:
         InvalidInput: otherwise.
     """
-    text = checked_text(name, what)
-    if len(text) > 200 or "\n" in text or "\r" in text:
-        raise InvalidInput(f"{what} must be one line of at most 200 characters")
+    text = _normal(checked_text(name, what))
+    if len(text) > 200 or any(unicodedata.category(sign) in _BREAKS for sign in text):
+        raise InvalidInput(
+            f"{what} must be one line of at most 200 characters, without control characters"
+        )
+    if turned := _TURNING.intersection(text):
+        raise InvalidInput(
+            f"{what} has the invisible character U+{ord(min(turned)):04X}, which turns the "
+            "direction of text: remove it"
+        )
     return text
+
+
+_BREAKS = frozenset({"Cc", "Zl", "Zp"})
+"""Unicode's categories of control characters and of what ends a line or paragraph."""
+
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""The characters with Unicode's property Bidi_Control (Unicode Standard Annex 9, section 2)."""
+
+
+def _normal(text: str) -> str:
+    """What looks the same is the same: composed (NFC), and without blanks around it."""
+    return unicodedata.normalize("NFC", text.strip(" \t\u00a0\u3000"))

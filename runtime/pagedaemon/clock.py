@@ -11,7 +11,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pagedaemon.errors import InvalidInput
 
 IdKind = Literal[
-    "agent", "archive", "block", "call", "conversation", "message", "passage", "step", "turn"
+    "agent",
+    "archive",
+    "attachment",
+    "block",
+    "call",
+    "conversation",
+    "message",
+    "passage",
+    "schedule",
+    "step",
+    "turn",
 ]
 
 

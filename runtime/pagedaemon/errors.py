@@ -7,15 +7,18 @@ again).
     PagedaemonError
     ├── ConfigError             settings that cannot work; nothing was started
     │   ├── NoModel             neither the agent nor the runtime names a model
+    │   ├── ModelCannotSee      a picture for a model that takes none
     │   ├── MissingDependency   an optional package is needed and not installed
     │   └── ToolDefinitionError a Python function cannot become a tool
     ├── InvalidInput            a value refused at the edge; nothing was stored
     ├── NotFound                no such agent, block, conversation, message, passage, template
     ├── AlreadyExists           a name or label is taken
+    │   └── KeyConflict         a send's key is taken by another message
     ├── Closed                  the runtime was closed, or belongs to another process after a fork
     ├── EditRefused             an edit that would lose or break something; the block is unchanged
     ├── ToolFailure             raised inside a tool to tell the model what went wrong
     ├── ContextOverflow         what must be in the request does not fit the model's window
+    │   └── PicturesTooLarge    a message's pictures are more than their share; nothing was stored
     ├── ModelError              the model gave no usable reply
     │   ├── ModelUnavailable    timeouts, 5xx, connection lost: retried, with a cap
     │   │   ├── RateLimited     429: retried after the time the provider names
@@ -24,7 +27,9 @@ again).
     │   │   └── ContextTooLong  the provider counted more tokens than its window holds
     │   ├── AuthenticationFailed 401, 403: never retried
     │   ├── QuotaExceeded       spent budget: never retried
-    │   └── BadReply            the reply could not be put together
+    │   ├── BadReply            the reply could not be put together
+    │   └── ReplyInvalid        no reply of the type that was asked for came
+    ├── EmbeddingError          no vectors could be had for a text; search by keywords goes on
     └── StoreError
         ├── StorageFull         the disk or the allowed size is used up
         ├── StorageUnavailable  the file cannot be read or written
@@ -61,6 +66,10 @@ class NoModel(ConfigError):
     """Neither the agent nor the runtime names a model."""
 
 
+class ModelCannotSee(ConfigError):
+    """A picture was sent to an agent whose model takes none. Nothing was stored."""
+
+
 class MissingDependency(ConfigError):
     """An optional package is needed; the message names what to install."""
 
@@ -79,6 +88,23 @@ class NotFound(PagedaemonError):
 
 class AlreadyExists(PagedaemonError):
     """The name or label is taken."""
+
+
+class KeyConflict(AlreadyExists):
+    """A message was sent with the key of another one. It was not stored.
+
+    Attributes:
+        key: the key.
+        turn_id: the turn of the message that has it.
+    """
+
+    def __init__(self, key: str, turn_id: str) -> None:
+        self.key = key
+        self.turn_id = turn_id
+        super().__init__(
+            f"the key {key!r} stands for another message of this conversation ({turn_id}): send "
+            "what was sent with it to get that turn, or give this message a key of its own"
+        )
 
 
 class Closed(PagedaemonError):
@@ -141,6 +167,23 @@ class ContextOverflow(PagedaemonError):
         )
 
 
+class PicturesTooLarge(ContextOverflow):
+    """A message's pictures need more than one message's share of the window (`Paging.oversize`).
+    Nothing was stored.
+
+    Attributes:
+        as of `ContextOverflow`, where `budget` is that share.
+    """
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{what} {tokens}" for what, tokens in self.largest)
+        return (
+            f"The pictures of this message need {self.needed} tokens, and one message's share of "
+            f"the window is {self.budget}: {parts}. Send fewer or smaller ones, or with "
+            'detail="low", or use a model with a larger window.'
+        )
+
+
 class ModelError(PagedaemonError):
     """The model gave no usable reply. The user's message is kept."""
 
@@ -186,6 +229,47 @@ class BadReply(ModelError):
     """The reply could not be put together, for instance a stream cut off inside a tool call."""
 
 
+class ReplyInvalid(ModelError):
+    """A turn has ended without a reply of the type that was asked for (`reply_type`). What was said
+    is kept.
+
+    Attributes:
+        turn_id: which turn.
+        stop_reason: how it ended; `invalid_reply` where all tries were used up.
+        text: the last reply that was refused; None where none was.
+        problems: what was wrong with it.
+    """
+
+    def __init__(
+        self, turn_id: str, stop_reason: str, text: str | None, problems: tuple[str, ...]
+    ) -> None:
+        self.turn_id = turn_id
+        self.stop_reason = stop_reason
+        self.text = text
+        self.problems = problems
+        why = "; ".join(problems) or "no such reply was given"
+        super().__init__(
+            f"turn {turn_id} ended ({stop_reason}) without a reply of the type asked for: {why}. "
+            "Say in the message what you want, take a simpler type, or allow more tries "
+            "(Limits.reply_retries)."
+        )
+
+
+class EmbeddingError(PagedaemonError):
+    """The embedder gave no usable vectors. Nothing was stored; search by keywords goes on.
+
+    Attributes:
+        kind: `unavailable` where asking again later may help, `refused` where it will not before
+            somebody changes something.
+    """
+
+    def __init__(
+        self, message: str, *, kind: Literal["unavailable", "refused"] = "refused"
+    ) -> None:
+        super().__init__(message)
+        self.kind: Literal["unavailable", "refused"] = kind
+
+
 class StoreError(PagedaemonError):
     """The store could not do what was asked. Nothing of the transaction remains.
 
@@ -219,4 +303,17 @@ class StoreTooNew(StoreError):
 
 
 class LeaseLost(StoreError):
-    """Another worker has taken the conversation over; this one writes nothing more."""
+    """Another worker has taken the conversation over; this one writes nothing more.
+
+    The other one goes on with the turn: `accepted` says which, and `conversation.turn(...)` waits
+    for its end.
+    """
+
+    def __str__(self) -> str:
+        told = Exception.__str__(self)
+        if self.accepted is None:
+            return told
+        return (
+            f"{told} The message is stored, and the other worker answers it: wait for that with "
+            f"conversation.turn({self.accepted!r}), and do not send it once more."
+        )

@@ -1,8 +1,10 @@
 """What a listener of a turn is told, and what a turn amounts to.
 
-`agent.stream(...)` yields these in order. Deltas (`ReplyDelta`, `ThoughtDelta`) are provisional
-until their `StepFinished`; a `StepReset` takes back what was shown of a step that is asked again.
-Everything else is told only after it was committed.
+`agent.stream(...)` yields these in order. What is told of a step that is still being made
+(`StepStarted`, `ReplyDelta`, `ThoughtDelta`, `ReplyPartial`) is provisional until its
+`StepFinished`; a `StepReset` takes back what was shown of a step that is asked again. Everything
+else is told only after it was committed, and carries its number: `conversation.events(turn_id,
+after=number)` goes on from there, in any process and at any time.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from pagedaemon.messages import CallStatus, HeartbeatReason, StopReason, Usage
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class Turn:
     ended_at: datetime
     error: str | None = None
     """Where `stop_reason` is `error`, `refused` or `interrupted`: what happened."""
+    events: int = 0
+    """How many numbered events it has; the last is its `TurnEnded`."""
 
     @property
     def replies(self) -> tuple[str, ...]:
@@ -86,11 +92,27 @@ class Turn:
         return "\n\n".join(self.replies) or None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedTurn(Turn, Generic[T]):
+    """A turn whose reply was asked for as a type (`reply_type`), and is one."""
+
+    value: T
+    """The validated reply; the last, where the agent gave several."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Base of all events of a stream."""
 
     turn_id: str
+    number: int | None = field(default=None, kw_only=True)
+    """From 1 in its turn, without a gap, and the same for ever. None: provisional, told only to
+    those who listen while it happens."""
+
+    @property
+    def provisional(self) -> bool:
+        """Whether it may still be taken back: it tells of what is not committed."""
+        return self.number is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +125,7 @@ class TurnStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class StepStarted(Event):
-    """The model is asked."""
+    """The model is asked. Provisional."""
 
     step: int
     heartbeat: HeartbeatReason | None
@@ -122,6 +144,16 @@ class ReplyDelta(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyPartial(Event):
+    """The typed reply as far as it has come. Provisional, and not checked yet: members may be
+    missing, and the last text cut off."""
+
+    step: int
+    value: dict[str, Any] | list[Any]
+    type: Literal["reply_partial"] = "reply_partial"
+
+
+@dataclass(frozen=True, slots=True)
 class ThoughtDelta(Event):
     """More of what the agent thinks, not meant for the user. Provisional."""
 
@@ -133,7 +165,7 @@ class ThoughtDelta(Event):
 
 @dataclass(frozen=True, slots=True)
 class StepReset(Event):
-    """The step is asked again: forget the deltas shown of it."""
+    """The step is asked again: forget the deltas shown of it. Provisional."""
 
     step: int
     reason: str
@@ -175,6 +207,11 @@ class TurnEnded(Event):
 
     turn: Turn
     type: Literal["turn_ended"] = "turn_ended"
+
+    @classmethod
+    def of(cls, turn: Turn) -> TurnEnded:
+        """The last event of a turn."""
+        return cls(turn.id, turn, number=turn.events or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from pagedaemon.errors import InvalidInput
+from pagedaemon.media import Attachment, in_words
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -25,8 +26,12 @@ sources."""
 
 LABELS: tuple[Label, ...] = ("owner", "user", "agent", "tool", "external")
 
-HeartbeatReason = Literal["requested", "failed", "pressure", "required", "nudge"]
-"""Why the agent thinks once more."""
+HeartbeatReason = Literal["requested", "failed", "pressure", "required", "nudge", "invalid"]
+"""Why the agent thinks once more. `invalid`: its reply was not of the type asked for."""
+
+TurnState = Literal["queued", "running", "done"]
+"""`queued`: it waits for its place in its conversation. `running`: somebody works on it, or will
+take it up. `done`: it has a stop reason."""
 
 StopReason = Literal[
     "end_turn",
@@ -35,15 +40,19 @@ StopReason = Literal[
     "max_steps",
     "max_seconds",
     "max_tokens",
+    "max_cost",
     "repeated_failure",
+    "invalid_reply",
+    "no_tool_allowed",
     "refused",
     "interrupted",
     "error",
 ]
 """Why a turn ended. `end_turn` and `no_reply` are the agent's own yield, with and without a word to
-the user; `max_…` and `repeated_failure` are bounds; `refused` is the provider's refusal;
-`interrupted` a crash that could not be taken up again; `error` a typed error that the caller was
-given."""
+the user; `max_…` and `repeated_failure` are bounds, and so is `invalid_reply`: no try gave a reply
+of the type that was asked for; `no_tool_allowed`: the agent's rules left it nothing to call, and it
+would have gone on; `refused` is the provider's refusal; `interrupted` a crash that
+could not be taken up again; `error` a typed error that the caller was given."""
 
 CallStatus = Literal["intended", "started", "ok", "failed", "unknown"]
 """`unknown`: started, and nobody saw the end. It is told to the model and never run again."""
@@ -88,7 +97,26 @@ class Message:
     step_id: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     """Per kind: a heartbeat's `reason`; the `covers` of a summary; a reply's `opaque` provider
-    fields."""
+    fields; under `recalled` what was shown beside a person's words, as ids, and its label."""
+    attachments: tuple[Attachment, ...] = ()
+    """Pictures and files that came with the text, in their order."""
+
+    @property
+    def words(self) -> str:
+        """The text with a placeholder where each picture stands: what is searched, summarised, and
+        shown where pictures are not."""
+        return in_words(self.text, self.attachments)
+
+    @property
+    def recalled(self) -> tuple[str, ...]:
+        """Ids of the messages and passages that were shown beside it without being asked for."""
+        return tuple(self.data.get("recalled", {}).get("ids", ()))
+
+    @property
+    def shown_label(self) -> Label:
+        """The least trusted of all that is shown with it. `label` is that of its own words, which
+        become no worse by what was recalled beside them."""
+        return lowest([self.label, self.data.get("recalled", {}).get("label", self.label)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +132,8 @@ class Usage:
     """Of the completion tokens: spent on reasoning."""
     estimated: bool = False
     """True where a provider reported nothing and the counts are our own."""
+    cost: float | None = None
+    """US dollars, of the calls whose price is known. None where that is none of them."""
 
     @property
     def total_tokens(self) -> int:
@@ -118,7 +148,12 @@ class Usage:
             self.cached_tokens + other.cached_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
             self.estimated or other.estimated,
+            _together(self.cost, other.cost),
         )
+
+
+def _together(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else one + other
 
 
 def lowest(labels: Sequence[Label]) -> Label:

@@ -32,7 +32,7 @@ from figures import SHARED, needed, share, table, write_json
 from pagedaemon import AsyncRuntime, Block, Model
 from pagedaemon.events import PagedOut
 from pagedaemon.handles.agents import AsyncAgent
-from pagedaemon.handles.memory import RecallHit
+from pagedaemon.handles.recall import RecallHit
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.llm.ranks import encoding
 from pagedaemon.llm.tokens import PER_REQUEST, TokenCounter

@@ -191,6 +191,42 @@ def test_the_overhead_is_measured_against_an_endpoint(tmp_path: Path) -> None:
     assert 0 < figures["echo"]["cpu_ms_low"] <= figures["echo"]["cpu_ms"]
 
 
+def test_throughput_is_measured_beside_what_the_disk_allows(tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    done = run("throughput.py", "--tiny", "--folder", tmp_path, "--json", out)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(out.read_text(encoding="utf-8"))
+    for what in ("turns", "created", "created_16", "conversations"):
+        measured = figures[what]
+        assert 0 < measured["per_second"] <= measured["best"], what
+        assert measured["cpu_ms_each"] > 0, what
+        # The commits that its own are compared with were made on the same disk, and took time.
+        assert measured["fsync_ms"] > 0, what
+        bare = measured["per_second"] / measured["bare_commits_per_second"]
+        assert measured["ratio_to_bare"] == pytest.approx(bare), what
+    # Who comes alone has a commit to itself; those who come at once may share theirs.
+    assert 1 <= figures["created"]["commits_each"] < 2
+    assert 0 < figures["created_16"]["commits_each"] < 2
+    assert figures["idle"]["agents"] == 5
+    assert min(figures["idle"][f"mb_{when}"] for when in ("before", "created", "after")) > 0
+    assert "turns, 3 agents x 2" in done.stdout
+
+
+def test_both_gateways_are_measured_beside_their_bare_clients(tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    done = run("gateways.py", "--calls", "2", "--json", out)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(out.read_text(encoding="utf-8"))
+    assert (figures["calls"], figures["messages"]) == (2, 101)
+    taken = figures["milliseconds"]
+    assert sorted(taken) == ["litellm, bare", "litellm, ours", "openai, bare", "openai, ours"]
+    for gateway in ("openai", "litellm"):
+        ours, bare = taken[f"{gateway}, ours"], taken[f"{gateway}, bare"]
+        assert min(ours, bare) > 0
+        assert figures[f"ratio_{gateway}"] == pytest.approx(ours / bare)
+        assert f"{gateway}, ours" in done.stdout
+
+
 @pytest.mark.parametrize(("script", "option"), [("replay.py", "--data"), ("overhead.py", "--mock")])
 def test_without_its_input_a_benchmark_says_what_it_needs(
     tmp_path: Path, script: str, option: str

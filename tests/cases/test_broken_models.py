@@ -90,11 +90,11 @@ def opened(
 
 
 def broken_prompts(folder: Path, *names: str) -> Path:
-    """A folder of the user's own texts, of which these need a value that nobody gives."""
+    """A folder of the user's own texts, of which these fail whenever they are rendered."""
     own = folder / "prompts"
     for name in names:
         (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_text("{{ not_there }}", encoding="utf-8")
+        (own / name).write_text("{{ range(9).not_there.at_all }}", encoding="utf-8")
     return own
 
 
@@ -142,7 +142,7 @@ async def test_a_step_that_no_end_can_be_written_for_ends_with_its_calls(
     async with opened(tmp_path, model, prompts=own) as runtime:
         agent = await runtime.agents.ensure("ada", tools=[fire])
         with monkeypatch.context() as patch:
-            patch.setattr("pagedaemon.loop.finish", fails)
+            patch.setattr("pagedaemon.turn.finish.finish", fails)
             with pytest.raises(LookupError):
                 await agent.send("first")
         turn = await agent.send("second")
@@ -164,8 +164,8 @@ async def test_where_not_even_results_can_be_written_the_error_names_what_ran(
     async with opened(tmp_path, Custom(shots("dawn"))) as runtime:
         agent = await runtime.agents.ensure("ada", tools=[fire])
         with monkeypatch.context() as patch:
-            patch.setattr("pagedaemon.loop.finish", fails)
-            patch.setattr("pagedaemon.loop.take_up_plainly", fails)
+            patch.setattr("pagedaemon.turn.finish.finish", fails)
+            patch.setattr("pagedaemon.turn.closing.take_up_plainly", fails)
             with pytest.raises(LookupError):
                 await agent.send("first")
         turn = await agent.send("second")

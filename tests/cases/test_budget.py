@@ -36,6 +36,7 @@ def opened(folder: Path, model: ScriptedModel, window: int) -> AsyncRuntime:
         folder,
         model=Model("script", context_window=window, max_output_tokens=256, retries=0),
         models={"script": model},
+        embedder=None,
     )
 
 

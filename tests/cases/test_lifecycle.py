@@ -84,7 +84,7 @@ def gate() -> Gate:
 
 def opened(store: Path, model: ScriptedModel) -> AsyncRuntime:
     """A runtime with that model as its default."""
-    return AsyncRuntime(store, model="script", models={"script": model})
+    return AsyncRuntime(store, model="script", models={"script": model}, embedder=None)
 
 
 def rows(store: Path, statement: str) -> list[tuple[object, ...]]:

@@ -10,13 +10,14 @@ from typing import Any
 
 from pagedaemon.messages import Message
 from pagedaemon.store import conversations, journal
+from pagedaemon.store.journal import Lease, turns
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.turn import finish
 
 
 def two_commits() -> None:
     """The effects of a step are committed before its messages."""
-    apply: Callable[..., Any] = finish._apply
+    apply: Callable[..., Any] = vars(finish)["apply_calls"]
 
     def split(tx: Transaction, *rest: Any) -> Any:
         applied = apply(tx, *rest)
@@ -24,7 +25,7 @@ def two_commits() -> None:
         tx._driver.execute("BEGIN IMMEDIATE")
         return applied
 
-    vars(finish)["_apply"] = split
+    vars(finish)["apply_calls"] = split
 
 
 def no_start_mark() -> None:
@@ -52,9 +53,33 @@ def no_plan() -> None:
     journal.plan = lambda *_: None
 
 
+def events_in_memory() -> None:
+    """What a step has told is stored with the turn's end only."""
+    set_turn: Callable[..., None] = vars(journal)["set_turn"]
+
+    def later(tx: Transaction, turn_id: str, *rest: Any, told: Any, **named: Any) -> None:
+        if "stop_reason" not in named or named["stop_reason"] is None:
+            told = told[:1]
+        set_turn(tx, turn_id, *rest, told=told, **named)
+
+    vars(journal)["set_turn"] = later
+
+
+def no_fence() -> None:
+    """Nobody looks whether the lease is still ours."""
+
+    def unguarded(tx: Transaction, lease: Lease, statement: Any, values: dict[str, Any]) -> None:
+        keys = {"conversation": lease.conversation_id, "ours": lease.epoch, "me": lease.owner}
+        tx.execute(statement, {**keys, **values})
+
+    vars(turns)["_fenced"] = unguarded
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "two commits": two_commits,
     "no start mark": no_start_mark,
     "message in the finish": message_in_the_finish,
     "no plan": no_plan,
+    "no fence": no_fence,
+    "events in memory": events_in_memory,
 }

@@ -20,14 +20,14 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine
-from tests.crash import scenario
+from tests.crash import scenario, stalls
 from tests.crash.bugs import BUGS
 from tests.crash.points import KINDS, FaultPoints
 
@@ -157,16 +157,32 @@ class Sweep:
             functools.partial(scenario.cancelled_turn, caller=caller), store, place
         )
 
+    def stalling(self) -> Path:
+        """A fresh store, for a process that is to stand still."""
+        return self._copy(self._template)
+
+    def seed(self) -> None:
+        """Gives this process, if it is a child, the job's bug."""
+        if self._bug is not None:
+            BUGS[self._bug]()
+
     def findings(
         self, store: Path, said: list[str], ends: tuple[str, ...] = ("end_turn",)
     ) -> dict[str, Any]:
         """What a third process finds. The store is removed."""
+        found = self.findings_kept(store, said, ends)
+        shutil.rmtree(store)
+        return found
+
+    def findings_kept(
+        self, store: Path, said: Sequence[str] = (), ends: tuple[str, ...] = ("end_turn",)
+    ) -> dict[str, Any]:
+        """As `findings`; the store stays."""
 
         async def work(tell: Told) -> None:
-            tell(json.dumps(asdict(await scenario.check(store, said, ends))))
+            tell(json.dumps(asdict(await scenario.check(store, list(said), ends))))
 
         ended = forked(work)
-        shutil.rmtree(store)
         if ended.code != 0:
             return {"problems": [f"not opened: {ended}"]}
         found: dict[str, Any] = json.loads(ended.said[-1])
@@ -296,6 +312,13 @@ def main() -> None:
         sweep.warm()
         if job["do"] == "restarts":
             report = restarts(sweep, job["kills"], tuple(job["ends"]))
+        elif job["do"] == "stall":
+            report = stalls.every_stall(
+                sweep,
+                every=job["every"],
+                part=tuple(job.get("part", (0, 1))),
+                until_found=job.get("until_found", False),
+            )
         elif job["do"] == "stop":
             report = every_stop(sweep, caller=job["caller"])
         else:

@@ -19,8 +19,9 @@ from typing import Any
 from tests.crash.points import FaultPoints
 
 from pagedaemon import AsyncRuntime, Block, tool
+from pagedaemon.config import LEASE_SECONDS
 from pagedaemon.errors import PagedaemonError
-from pagedaemon.events import StepFinished, StepStarted, TurnEnded
+from pagedaemon.events import Event, HeartbeatEvent, StepFinished, StepStarted, TurnEnded
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.testing import ScriptedModel, both, call, say, view
 from pagedaemon.tools.tool import Tool
@@ -53,7 +54,7 @@ class Clerk:
         self._points = points
         self._tell = tell
 
-    def open(self, *, recover: bool = True) -> AsyncRuntime:
+    def open(self, *, recover: bool = True, lease_seconds: float = LEASE_SECONDS) -> AsyncRuntime:
         """A runtime on the store, with the agent's model and tools."""
         return AsyncRuntime(
             self.store,
@@ -61,6 +62,8 @@ class Clerk:
             models={"clerk": self.model},
             tools=self.tools(),
             recover=recover,
+            embedder=None,
+            lease_seconds=lease_seconds,
         )
 
     def tools(self) -> list[Tool]:
@@ -95,7 +98,8 @@ class Clerk:
         seen = view(request)
         if seen.last_user != TASK:
             self._tell("asked later")
-            return say(f"heard: {seen.last_user}")
+            # What was stopped unanswered stands above it, and is to be found in recall once.
+            return say(f"heard: {seen.last_user.splitlines()[-1]}")
         if "archival_memory_insert" not in seen.results:
             self._tell("asked 1")
             return both(
@@ -135,6 +139,8 @@ async def run_turn(store: Path, points: FaultPoints, tell: Tell) -> None:
         async def listen() -> None:
             async for happened in agent.stream(TASK):
                 tell("accepted")
+                if happened.number is not None:
+                    tell(_line(happened))
                 if isinstance(happened, StepStarted | StepFinished):
                     tell(type(happened).__name__)
                 if isinstance(happened, TurnEnded):
@@ -238,6 +244,7 @@ async def check(store: Path, said: list[str], ends: tuple[str, ...]) -> Findings
         agent = await runtime.agents.get(AGENT)
         _messages_once(findings, store, said)
         _turns_ended(findings, store, ends)
+        await _events_once(findings, store, runtime, said)
         findings.charged = clerk.charged()
         for step in planned:
             findings.require(
@@ -310,6 +317,42 @@ def _turns_ended(findings: Findings, store: Path, ends: tuple[str, ...]) -> None
     findings.require(left == 0, "not ended", "a lease is held by nobody")
     left = _number(store, "SELECT count(*) FROM steps WHERE status != 'done'")
     findings.require(left == 0, "not ended", "a step is open")
+
+
+EVENT = "event "
+"""How a line begins that tells a committed event of the turn."""
+
+
+def _line(event: Event) -> str:
+    """A committed event as it is told outside: its number, and what must not change."""
+    what: object = event.turn_id
+    if isinstance(event, StepFinished):
+        what = [(made.tool, made.status, made.result) for made in event.record.calls]
+    elif isinstance(event, HeartbeatEvent):
+        what = event.reason
+    elif isinstance(event, TurnEnded):
+        what = (event.turn.stop_reason, event.turn.replies)
+    return f"{EVENT}{event.number} {type(event).__name__} {what}"
+
+
+async def _events_once(
+    findings: Findings, store: Path, runtime: AsyncRuntime, said: list[str]
+) -> None:
+    """What was told before the process died is told again under its number, and goes on."""
+    task = _rows(store, "SELECT turn_id FROM messages WHERE text = ?", TASK)
+    if not task:
+        return
+    main = await (await runtime.agents.get(AGENT)).conversations.get()
+    found = [event async for event in main.events(task[0][0])]
+    told = [_line(event) for event in found]
+    before = [line for line in said if line.startswith(EVENT)]
+    findings.require(told[: len(before)] == before, "event lost", (before, told))
+    numbers = [event.number for event in found]
+    whole = numbers == list(range(1, len(found) + 1)) and isinstance(found[-1], TurnEnded)
+    findings.require(whole, "event lost", told)
+    steps = [event.record.seq for event in found if isinstance(event, StepFinished)]
+    done = _number(store, "SELECT count(*) FROM steps WHERE turn_id = ?", task[0][0])
+    findings.require(steps == list(range(1, done + 1)), "event lost", (steps, done))
 
 
 async def _unknown_told(

@@ -31,6 +31,7 @@ PROMISES = {
     "ran twice": "the card is charged at most once, and the store knows of it",
     "not told": "a charge nobody saw the end of is unknown, to the owner and to the model",
     "asked again": "a reply of the model that was stored is not asked for again",
+    "event lost": "a committed event keeps its number, and each is told once",
     "not ended": "the turn is brought to its end, and nothing is left open",
     "not answered": "the next message is answered, by a request that is valid for every provider",
     "error logged": "nothing goes wrong on the way",
@@ -98,6 +99,7 @@ def test_the_kills_lie_on_both_sides_of_every_change(sweep: dict[str, Any]) -> N
         ("no start mark", "ran twice"),
         ("no plan", "ran twice"),
         ("message in the finish", "message lost"),
+        ("events in memory", "event lost"),
     ],
 )
 def test_a_seeded_bug_is_found(

@@ -350,7 +350,12 @@ LEGAL = {
     "an empty result": [user(), assistant(None, made()), result(content="")],
     "a reply with a space after it, not last": [user(), assistant("Hi "), user()],
     "text in parts": [user([{"type": "text", "text": "Hello"}])],
-    "an image": [user([{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}])],
+    "an image": [
+        user([{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}])
+    ],
+    "an image behind a URL": [
+        user([{"type": "image_url", "image_url": {"url": "https://e.org/a.png", "detail": "low"}}])
+    ],
     "an id of 40 characters": [user(), assistant(None, made("c" * 40)), result("c" * 40)],
     "every script": [user("你好, שלום, 👋🏽")],
 }

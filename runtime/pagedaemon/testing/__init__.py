@@ -14,7 +14,10 @@
   rules, or the test fails.
 - `check_openai`, `check_anthropic`, `check_gemini` and `check_request` are those rules, for any
   history.
+- `FakeEmbedder` makes vectors without a model: texts that share words are near each other. It can
+  be taught synonyms and told to fail.
 - `FakeClock` stands still until told otherwise.
+- `png` makes a small picture to send.
 - `network_guard` and `block_network` refuse the network in this process and say who asked for it.
 
 Nothing in the product imports this package.
@@ -23,6 +26,7 @@ Nothing in the product imports this package.
 from __future__ import annotations
 
 from pagedaemon.testing.clock import FakeClock
+from pagedaemon.testing.embedder import FakeEmbedder
 from pagedaemon.testing.history import IllegalRequest
 from pagedaemon.testing.network import (
     Attempt,
@@ -31,6 +35,7 @@ from pagedaemon.testing.network import (
     block_network,
     network_guard,
 )
+from pagedaemon.testing.pictures import png
 from pagedaemon.testing.replies import both, call, cut, raw_call, say, text
 from pagedaemon.testing.scripted import (
     ScriptedModel,
@@ -51,6 +56,7 @@ __all__ = [
     "PROVIDERS",
     "Attempt",
     "FakeClock",
+    "FakeEmbedder",
     "IllegalRequest",
     "NetworkBlock",
     "NetworkBlocked",
@@ -68,6 +74,7 @@ __all__ = [
     "estimated_tokens",
     "estimated_usage",
     "network_guard",
+    "png",
     "raw_call",
     "say",
     "text",

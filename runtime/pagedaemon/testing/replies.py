@@ -55,7 +55,8 @@ def raw_call(tool: str, arguments: str, *, call_id: str = NUMBERED) -> Reply:
 
 
 def say(text: str, thoughts: str = "", heartbeat: bool | None = None) -> Reply:
-    """A reply that tells the user something through `send_message`.
+    """A reply that tells the user something through `send_message`. An agent of the native style
+    has no such tool: there `text` is the reply, and `turn.reply` what was said, in either style.
 
     Args:
         text: what the user hears.

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from pagedaemon.errors import ContextTooLong, InvalidInput, ModelError
 from pagedaemon.llm.protocol import CallPart, Part, RawCall, ReasoningPart, Reply, Request, TextPart
+from pagedaemon.llm.tokens import without_images
 from pagedaemon.messages import Usage
 from pagedaemon.testing.replies import NUMBERED, Cut, cut, text
 from pagedaemon.testing.validators import PROVIDERS, Provider, check_request
@@ -50,8 +51,10 @@ class ScriptExhausted(AssertionError):
 
 
 def estimated_tokens(request: Request) -> int:
-    """Tokens of a request at four characters of its JSON each, rounded up; for tests only."""
-    return _quarter(len(json.dumps([request.messages, request.tools], ensure_ascii=False)))
+    """Tokens of a request at four characters of its JSON each, rounded up, and of pictures by their
+    size; for tests only."""
+    words, pictures = without_images(request.messages)
+    return pictures + _quarter(len(json.dumps([words, request.tools], ensure_ascii=False)))
 
 
 def estimated_usage(request: Request, reply: Reply) -> Usage:

@@ -32,6 +32,7 @@ from pagedaemon.testing.history import (
     json_object,
     json_value,
 )
+from pagedaemon.testing.images import check_images
 
 Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic", "gemini")
@@ -87,7 +88,7 @@ def check_openai(messages: Messages, tools: Tools = ()) -> None:
         IllegalRequest: `openai.` and `not_json`, `no_messages`, `role`, `message_name`, `content`,
             `empty_message`, `tool_calls`, `call_id`, `duplicate_call_id`, `name`, `arguments`,
             `tool_call_id`, `unexpected_result`, `unknown_call`, `duplicate_result`,
-            `unanswered_calls`, or what `check_openai_tools` raises.
+            `unanswered_calls`, or what `check_images` and `check_openai_tools` raise.
     """
     _check_sendable(messages, tools)
     if not messages:
@@ -103,6 +104,7 @@ def check_openai(messages: Messages, tools: Tools = ()) -> None:
         _demand_answers(open_calls, f"before {where}")
         open_calls = dict.fromkeys(_openai_calls(message, where), False)
     _demand_answers(open_calls, "at the end")
+    check_images(messages, "openai")
     check_openai_tools(tools)
 
 
@@ -114,7 +116,7 @@ def check_anthropic(messages: Messages, tools: Tools = ()) -> None:
             `tool_call_id`, `no_messages`, `first_turn`, `blank_text`, `call_id`,
             `duplicate_call_id`, `name`, `arguments`, `text_after_call`, `missing_result`,
             `unexpected_result`, `duplicate_result`, `results_first`, `trailing_whitespace`, or what
-            `check_anthropic_tools` raises.
+            `check_images` and `check_anthropic_tools` raise.
     """
     history = converted(messages, "anthropic")
     if not history.turns:
@@ -139,6 +141,7 @@ def check_anthropic(messages: Messages, tools: Tools = ()) -> None:
     # "final assistant content cannot end with trailing whitespace".
     if last.role == "assistant" and last.parts[-1].text != last.parts[-1].text.rstrip():
         raise IllegalRequest("anthropic.trailing_whitespace", last.parts[-1].where)
+    check_images(messages, "anthropic")
     check_anthropic_tools(tools)
 
 
@@ -149,7 +152,7 @@ def check_gemini(messages: Messages, tools: Tools = ()) -> None:
         IllegalRequest: `gemini.` and `role`, `content`, `empty_message`, `tool_calls`,
             `tool_call_id`, `no_messages`, `first_turn`, `call_turn`, `empty_part`, `name`,
             `arguments`, `unexpected_response`, `unknown_call`, `response_count`, `responses_first`,
-            `last_turn`, or what `check_gemini_tools` raises.
+            `last_turn`, or what `check_images` and `check_gemini_tools` raise.
     """
     history = converted(messages, "gemini")
     if not history.turns:
@@ -171,6 +174,7 @@ def check_gemini(messages: Messages, tools: Tools = ()) -> None:
     # "multiturn requests ends with a user role or a function response".
     if last.role != "user":
         raise IllegalRequest("gemini.last_turn", f"{last.parts[-1].where} is the model's own")
+    check_images(messages, "gemini")
     check_gemini_tools(tools)
 
 

@@ -21,6 +21,9 @@ _OPENING = re.compile(
 )
 _STATUS = re.compile(r"^\[status: .*\]$", re.MULTILINE)
 _SUMMARY = re.compile(r"^\[summary of .*\]\n[\s\S]*?\n\[end of summary\]$", re.MULTILINE)
+_RECALLED = re.compile(
+    r"^\[recollections: .*\]\n[\s\S]*?\n\[end of recollections\]$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class RequestView:
     blocks: Mapping[str, str]
     """Label to value of the blocks in the system prompt, in their order."""
     last_user: str
-    """The newest words of a person, without status line, events and summary; "" where none are."""
+    """The newest words of a person, without status line, events, summary and recollections; ""
+    where none are."""
     events: tuple[Mapping[str, Any], ...]
     """The runtime's events, oldest first: each a JSON object with a `type`, on a line of its own in
     the user's role."""
@@ -83,7 +87,8 @@ def _since_last_words(messages: Sequence[WireMessage]) -> tuple[str, dict[str, l
 def _split(content: str) -> tuple[str, list[Mapping[str, Any]]]:
     words: list[str] = []
     events: list[Mapping[str, Any]] = []
-    for line in _STATUS.sub("", _SUMMARY.sub("", content)).split("\n"):
+    content = _RECALLED.sub("", _SUMMARY.sub("", content))
+    for line in _STATUS.sub("", content).split("\n"):
         event = _event(line)
         if event is None:
             words.append(line)
