@@ -53,7 +53,7 @@ async def test_what_was_kept_is_there_and_the_agents_go_on(store: Path) -> None:
             "Note 0: the parcel number 070 goes to harbour street 0"
         ]
         main = await bob.conversations.get()
-        assert (await main.messages())[0].kind == "summary"
+        assert "summary" in [message.kind for message in await main.messages()]
         assert len(await main.summarised()) > 10
         assert [one.name for one in await ada.conversations.list()] == ["main", "trips"]
         turn = await ada.send("Where do I live?")
