@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pagedaemon.agent import MAIN, AgentRecord, checked_name
 from pagedaemon.clock import new_id
 from pagedaemon.config import Model, Settings
 from pagedaemon.errors import AlreadyExists, ConfigError, NotFound
-from pagedaemon.events import ContextReport, Event, Turn, TypedTurn
 from pagedaemon.handles.archive import AsyncArchive
 from pagedaemon.handles.arguments import UNCHANGED, NotGiven
 from pagedaemon.handles.blocks import AsyncBlock
-from pagedaemon.handles.content import Content
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
 from pagedaemon.handles.definition import (
     GivenBlocks,
@@ -28,9 +26,9 @@ from pagedaemon.handles.definition import (
 )
 from pagedaemon.handles.holding import AsyncAgentBlocks, held_as, held_only_by, hold
 from pagedaemon.handles.recall import AsyncRecall
+from pagedaemon.handles.talking import AsyncTalking
 from pagedaemon.handles.timers import AsyncTimed
-from pagedaemon.handles.turns import AsyncTurnHandle
-from pagedaemon.messages import Message, Usage
+from pagedaemon.messages import Usage
 from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import agents as rows
 from pagedaemon.store import blocks as block_rows
@@ -42,7 +40,7 @@ from pagedaemon.store.transaction import Transaction
 from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm
+    pass
 
 T = TypeVar("T")
 
@@ -55,13 +53,15 @@ TIGHT = 0.85
 """Share of the budget above which what is in every request leaves too little room to talk."""
 
 
-class AsyncAgent(AsyncTimed):
-    """An agent: settings, blocks, archive, tools, and one or more conversations."""
+class AsyncAgent(AsyncTalking, AsyncTimed):
+    """An agent: settings, blocks, archive, tools, and one or more conversations. What is said to it
+    is said in its conversation `main`."""
 
     def __init__(self, scheduler: Scheduler, record: AgentRecord, main: AsyncConversation) -> None:
         self._scheduler = scheduler
         self._record = record
-        self._main = main
+        self._conversation = main._conversation
+        self._in_turn = main._in_turn
         self.blocks = AsyncAgentBlocks(scheduler, record.id)
         self.recall = AsyncRecall(scheduler, record.id)
         self.archive = AsyncArchive(scheduler, record.id)
@@ -94,78 +94,6 @@ class AsyncAgent(AsyncTimed):
     def tools(self) -> tuple[str, ...]:
         """Names of its Python tools."""
         return tuple(self._record.tools)
-
-    @overload
-    async def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: None = None,
-        key: str | None = None,
-    ) -> Turn: ...
-
-    @overload
-    async def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[T],
-        key: str | None = None,
-    ) -> TypedTurn[T]: ...
-
-    async def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[Any] | None = None,
-        key: str | None = None,
-    ) -> Turn:
-        """Says something in the conversation `main`: see `AsyncConversation.send`."""
-        return await self._main.send(content, author=author, reply_type=reply_type, key=key)
-
-    async def send_later(
-        self, content: Content, *, author: str | None = None, key: str | None = None
-    ) -> AsyncTurnHandle:
-        """As `send`, without waiting: see `AsyncConversation.send_later`."""
-        return await self._main.send_later(content, author=author, key=key)
-
-    def stream(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[Any] | None = None,
-        key: str | None = None,
-    ) -> AsyncGenerator[Event, None]:
-        """As `send`, event by event: see `AsyncConversation.stream`."""
-        return self._main.stream(content, author=author, reply_type=reply_type, key=key)
-
-    async def heartbeat(self, *, key: str | None = None) -> Turn:
-        """Wakes it in `main` without a message: see `AsyncConversation.heartbeat`."""
-        return await self._main.heartbeat(key=key)
-
-    def stream_heartbeat(self, *, key: str | None = None) -> AsyncGenerator[Event, None]:
-        """As `heartbeat`, event by event."""
-        return self._main.stream_heartbeat(key=key)
-
-    async def context(self) -> ContextReport:
-        """What the model would see now in `main`, by section, with token counts."""
-        return await self._main.context()
-
-    async def reset(self) -> int:
-        """Empties the window of `main`; all memory stays. Returns how many messages left it."""
-        return await self._main.reset()
-
-    async def pop(self) -> list[Message]:
-        """Takes the last exchange out of the window of `main`: see `AsyncConversation.pop`."""
-        return await self._main.pop()
-
-    async def cancel(self) -> int:
-        """Stops the turns of `main` that run or wait in this process. Returns how many."""
-        return await self._main.cancel()
 
     async def usage(self) -> Usage:
         """What its model calls have cost so far, summaries too.

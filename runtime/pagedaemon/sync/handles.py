@@ -10,15 +10,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from pagedaemon.config import Model, Settings
-from pagedaemon.events import ContextReport, Event, Turn, TypedTurn
+from pagedaemon.events import Event, Turn
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents
 from pagedaemon.handles.archive import AsyncArchive, Passage
 from pagedaemon.handles.arguments import UNCHANGED, NotGiven
-from pagedaemon.handles.content import Content
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
 from pagedaemon.handles.page import Page
 from pagedaemon.handles.recall import AsyncRecall, RecallHit
-from pagedaemon.handles.turns import AsyncTurnHandle, OpenState, TurnStatus
+from pagedaemon.handles.turns import OpenState
 from pagedaemon.memory.chunks import CHUNK_CHARS
 from pagedaemon.memory.documents import Document, Loaded, Progress
 from pagedaemon.memory.history import IMPORTED, Imported, OnError
@@ -27,11 +26,12 @@ from pagedaemon.messages import Label, Message, Role, Usage
 from pagedaemon.sync.blocks import AgentBlocks, GivenBlocks, all_given
 from pagedaemon.sync.delegate import Handle, Named, blocking
 from pagedaemon.sync.door import Door
+from pagedaemon.sync.talking import Talking, TurnHandle
 from pagedaemon.sync.timers import Timed
 from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm
+    pass
 
 T = TypeVar("T")
 
@@ -230,30 +230,8 @@ class Archive(Handle[AsyncArchive]):
         return self._door.wait(self._inner.unload(name))
 
 
-@blocking(AsyncTurnHandle)
-class TurnHandle(Handle[AsyncTurnHandle]):
-    """A turn that goes on whether or not anybody waits for it, in whatever process."""
-
-    @property
-    def id(self) -> str:
-        return self._inner.id
-
-    @property
-    def conversation_id(self) -> str:
-        return self._inner.conversation_id
-
-    def status(self) -> TurnStatus:
-        return self._door.wait(self._inner.status())
-
-    def wait(self, timeout: float | None = None) -> Turn:
-        return self._door.wait(self._inner.wait(timeout))
-
-    def stop(self) -> Turn:
-        return self._door.wait(self._inner.stop())
-
-
 @blocking(AsyncConversation)
-class Conversation(Handle[AsyncConversation]):
+class Conversation(Talking[AsyncConversation]):
     """One queue of messages with an agent. The agent's memory is shared by all of its
     conversations."""
 
@@ -269,70 +247,8 @@ class Conversation(Handle[AsyncConversation]):
     def agent_id(self) -> str:
         return self._inner.agent_id
 
-    @overload
-    def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: None = None,
-        key: str | None = None,
-    ) -> Turn: ...
-
-    @overload
-    def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[T],
-        key: str | None = None,
-    ) -> TypedTurn[T]: ...
-
-    def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[Any] | None = None,
-        key: str | None = None,
-    ) -> Turn:
-        return self._door.wait(
-            self._inner.send(content, author=author, reply_type=reply_type, key=key)
-        )
-
-    def send_later(
-        self, content: Content, *, author: str | None = None, key: str | None = None
-    ) -> TurnHandle:
-        held = self._door.wait(self._inner.send_later(content, author=author, key=key))
-        return TurnHandle(self._door, held)
-
-    def stream(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[Any] | None = None,
-        key: str | None = None,
-    ) -> Generator[Event, None, None]:
-        return self._door.iterate(
-            self._inner.stream(content, author=author, reply_type=reply_type, key=key)
-        )
-
-    def heartbeat(self, *, key: str | None = None) -> Turn:
-        return self._door.wait(self._inner.heartbeat(key=key))
-
-    def stream_heartbeat(self, *, key: str | None = None) -> Generator[Event, None, None]:
-        return self._door.iterate(self._inner.stream_heartbeat(key=key))
-
     def events(self, turn_id: str, *, after: int = 0) -> Generator[Event, None, None]:
         return self._door.iterate(self._inner.events(turn_id, after=after))
-
-    def cancel(self) -> int:
-        return self._door.wait(self._inner.cancel())
-
-    def context(self) -> ContextReport:
-        return self._door.wait(self._inner.context())
 
     def messages(self) -> list[Message]:
         return self._door.wait(self._inner.messages())
@@ -356,12 +272,6 @@ class Conversation(Handle[AsyncConversation]):
             return self._door.wait(self._inner.turns(limit=limit, status=status))
         found = self._door.wait(self._inner.turns(limit=limit, status=status))
         return [TurnHandle(self._door, one) for one in found]
-
-    def reset(self) -> int:
-        return self._door.wait(self._inner.reset())
-
-    def pop(self) -> list[Message]:
-        return self._door.wait(self._inner.pop())
 
     def delete(self) -> int:
         return self._door.wait(self._inner.delete())
@@ -387,7 +297,7 @@ class Conversations(Named[AsyncConversations, Conversation]):
 
 
 @blocking(AsyncAgent)
-class Agent(Timed[AsyncAgent]):
+class Agent(Talking[AsyncAgent], Timed[AsyncAgent]):
     """An agent: settings, blocks, archive, tools, and one or more conversations."""
 
     def __init__(self, door: Door, inner: AsyncAgent) -> None:
@@ -416,74 +326,6 @@ class Agent(Timed[AsyncAgent]):
     @property
     def tools(self) -> tuple[str, ...]:
         return self._inner.tools
-
-    @overload
-    def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: None = None,
-        key: str | None = None,
-    ) -> Turn: ...
-
-    @overload
-    def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[T],
-        key: str | None = None,
-    ) -> TypedTurn[T]: ...
-
-    def send(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[Any] | None = None,
-        key: str | None = None,
-    ) -> Turn:
-        return self._door.wait(
-            self._inner.send(content, author=author, reply_type=reply_type, key=key)
-        )
-
-    def send_later(
-        self, content: Content, *, author: str | None = None, key: str | None = None
-    ) -> TurnHandle:
-        held = self._door.wait(self._inner.send_later(content, author=author, key=key))
-        return TurnHandle(self._door, held)
-
-    def stream(
-        self,
-        content: Content,
-        *,
-        author: str | None = None,
-        reply_type: TypeForm[Any] | None = None,
-        key: str | None = None,
-    ) -> Generator[Event, None, None]:
-        return self._door.iterate(
-            self._inner.stream(content, author=author, reply_type=reply_type, key=key)
-        )
-
-    def heartbeat(self, *, key: str | None = None) -> Turn:
-        return self._door.wait(self._inner.heartbeat(key=key))
-
-    def stream_heartbeat(self, *, key: str | None = None) -> Generator[Event, None, None]:
-        return self._door.iterate(self._inner.stream_heartbeat(key=key))
-
-    def context(self) -> ContextReport:
-        return self._door.wait(self._inner.context())
-
-    def reset(self) -> int:
-        return self._door.wait(self._inner.reset())
-
-    def pop(self) -> list[Message]:
-        return self._door.wait(self._inner.pop())
-
-    def cancel(self) -> int:
-        return self._door.wait(self._inner.cancel())
 
     def usage(self) -> Usage:
         return self._door.wait(self._inner.usage())
