@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from pagedaemon import AsyncRuntime
-from pagedaemon.errors import StorageUnavailable, StoreError
+from pagedaemon.errors import ConfigError, LeaseLost, StorageUnavailable, StoreError
 from pagedaemon.events import Event, HeartbeatEvent, Turn, TurnEnded, TurnStarted
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.messages import Usage
 from pagedaemon.scheduler import Running, Scheduler, dispatch
 from pagedaemon.scheduler.bodies import REMEMBERED
+from pagedaemon.store import journal
 from pagedaemon.store.journal import Wake
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.testing import ScriptedModel, say, view
@@ -183,6 +184,89 @@ class TestStopping:
         messages = await (await ada.conversations.get()).messages()
         assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
         assert (await scheduler_of(runtime))._running == {}
+
+
+class TestLeases:
+    """How long a conversation is kept."""
+
+    @pytest.mark.parametrize("seconds", [0, 0.05, -1, float("inf"), float("nan"), "30", True, None])
+    def test_what_cannot_be_a_lease_is_refused(self, tmp_path: Path, seconds: Any) -> None:
+        with pytest.raises(ConfigError, match="lease_seconds is"):
+            AsyncRuntime(tmp_path, lease_seconds=seconds)
+        assert list(tmp_path.iterdir()) == []
+
+    async def test_only_turns_longer_than_a_third_of_it_renew_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        renewed: list[str] = []
+
+        def counted(*given: Any) -> bool:
+            renewed.append(given[2])
+            return renew(*given)
+
+        renew = journal.renew
+        monkeypatch.setattr(journal, "renew", counted)
+
+        async def reply(request: Request) -> Reply:
+            if view(request).last_user == "slow":
+                await asyncio.sleep(0.5)
+            return echo(request)
+
+        models = {"m": ScriptedModel(reply)}
+        async with AsyncRuntime(
+            tmp_path, model="m", models=models, embedder=None, lease_seconds=0.6
+        ) as runtime:
+            ada = await runtime.agents.create("ada")
+            await ada.send("quick")
+            assert renewed == []
+            slow = await ada.send("slow")
+            assert renewed == [slow.id] * 2
+            await asyncio.sleep(0.4)
+            assert len(renewed) == 2
+
+    async def test_a_lease_lost_meanwhile_is_told_and_the_turn_dropped(
+        self, tmp_path: Path
+    ) -> None:
+        asked = asyncio.Event()
+
+        async def slow(request: Request) -> Reply:
+            asked.set()
+            await asyncio.sleep(30)
+            return echo(request)
+
+        models = {"m": ScriptedModel(slow)}
+        async with AsyncRuntime(
+            tmp_path, model="m", models=models, embedder=None, lease_seconds=0.3
+        ) as runtime:
+            ada = await runtime.agents.create("ada")
+            main = await ada.conversations.get()
+            sending = asyncio.create_task(ada.send("hello"))
+            await asked.wait()
+            store = (await scheduler_of(runtime)).store
+
+            def taken_over(tx: Transaction) -> str:
+                head = journal.head(tx, main.id)
+                row = journal.first_open_turn(tx, main.id)
+                assert head is not None
+                assert row is not None
+                other = "0" * 32
+                journal.take_up(tx, row, other, NOW)
+                journal.claim(
+                    tx,
+                    head,
+                    owner=other,
+                    seconds=30.0,
+                    last_turn=head.last_turn,
+                    last_seq=head.last_seq,
+                    warned=False,
+                )
+                return row.id
+
+            turn_id = await store.write(taken_over)
+            async with asyncio.timeout(2):
+                with pytest.raises(LeaseLost, match="the other worker answers it") as lost:
+                    await sending
+            assert lost.value.accepted == turn_id
 
 
 class TestMemory:

@@ -29,8 +29,8 @@ from pagedaemon.handles.blocks import AsyncBlock
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
 from pagedaemon.handles.holding import AsyncAgentBlocks, AsyncSpaceBlocks
 from pagedaemon.handles.recall import AsyncRecall
-from pagedaemon.handles.turns import AsyncTurnHandle
 from pagedaemon.handles.timers import AsyncSchedule, AsyncTimed
+from pagedaemon.handles.turns import AsyncTurnHandle
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.runtime import AsyncSpace
 from pagedaemon.sync import blocks, handles, timers

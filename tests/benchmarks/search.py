@@ -37,7 +37,7 @@ from pagedaemon.runtime import DEFAULT_SPACE
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import passages, vectors
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.index.finder import IndexMode
+from pagedaemon.store.index.finder import THRESHOLD, IndexMode
 from pagedaemon.store.passages import NewPassage
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.store.vectors import Embedded
@@ -201,7 +201,7 @@ async def searches(folder: Path, count: int, sizes: Sizes) -> dict[str, Any]:
 
 async def warm(runtime: AsyncRuntime, agent: AsyncAgent, query: str, sizes: Sizes) -> str:
     """Waits until what `auto` chooses for so many has taken them up; which it is."""
-    expected = "chroma" if (await runtime.search_status()).stored >= 10_000 else "exact"
+    expected = "chroma" if (await runtime.search_status()).stored >= THRESHOLD else "exact"
     await agent.archive.search(query)
     async with asyncio.timeout(sizes.patience):
         await until(runtime, lambda status: status.via == expected)

@@ -75,6 +75,7 @@ async def test_evicted_turns_are_found_with_date_and_right_totals(
     small = Model("script", context_window=5_500, max_output_tokens=500)
     mind = looking("conversation_search", query="kumquat", page=page)
     async with world(tmp_path, mind, model=small) as (agent, clock, model):
+        await agent.send("what stands before the first would make it another")
         for number in range(7):
             await agent.send(f"kumquat number {number}")
             clock.advance(60)

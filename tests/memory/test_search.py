@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,11 +17,15 @@ from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.archival import keep
 from pagedaemon.memory.search import (
     Near,
+    Place,
     Ranking,
+    Scored,
     blank_is_none,
     find_messages,
     find_passages,
     fuse,
+    in_context,
+    surer,
 )
 from pagedaemon.messages import Message
 from pagedaemon.store import agents as agent_rows
@@ -37,10 +42,16 @@ SCORES = st.dictionaries(
     st.floats(-50, 50).map(lambda score: round(score, 6)),
     max_size=20,
 )
+# As the index gives them: above 0.
+MATCHES = st.dictionaries(
+    st.text("abcdefgh", min_size=1, max_size=2),
+    st.floats(0, 50).map(lambda score: round(score, 6) + 1e-6),
+    max_size=20,
+)
 RANKINGS = st.builds(Ranking, st.floats(0.01, 9), st.floats(0.01, 9))
 
 
-@given(SCORES, SCORES, RANKINGS)
+@given(MATCHES, SCORES, RANKINGS)
 def test_every_candidate_is_ranked_once_and_its_score_is_the_sum_of_its_parts(
     keywords: dict[str, float], meaning: dict[str, float], ranking: Ranking
 ) -> None:
@@ -54,19 +65,18 @@ def test_every_candidate_is_ranked_once_and_its_score_is_the_sum_of_its_parts(
     assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
 
 
-@given(SCORES, st.floats(0.1, 10), st.floats(-10, 10))
-def test_the_scale_of_a_side_does_not_matter(
-    meaning: dict[str, float], factor: float, shift: float
-) -> None:
-    keywords = {"a": 3.0, "b": 2.0, "c": 0.5}
-    stretched = {key: value * factor + shift for key, value in keywords.items()}
-    before, after = fuse(keywords, meaning), fuse(stretched, meaning)
+@given(st.floats(0.1, 10), st.floats(0.1, 10), st.floats(-10, 10))
+def test_the_scale_of_a_side_does_not_matter(more: float, factor: float, shift: float) -> None:
+    keywords, meaning = {"a": 3.0, "b": 2.0, "c": 0.5}, {"a": 0.1, "b": 0.7, "d": 0.9}
+    stretched = {key: value * factor + shift for key, value in meaning.items()}
+    before = fuse(keywords, meaning)
+    after = fuse({key: value * more for key, value in keywords.items()}, stretched)
     assert {one.id: one.score for one in after} == pytest.approx(
         {one.id: one.score for one in before}
     )
 
 
-@given(SCORES)
+@given(MATCHES)
 def test_one_side_alone_keeps_its_order_and_equals_keep_theirs(keywords: dict[str, float]) -> None:
     expected = sorted(keywords, key=lambda key: -keywords[key])
     scores = [keywords[one.id] for one in fuse(keywords, {})]
@@ -93,7 +103,7 @@ def test_weights_decide_and_are_relative() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"keywords": -1}, {"keywords": 0, "meaning": 0}, {"candidates": 0}]
+    "wrong", [{"keywords": -1}, {"keywords": 0, "meaning": 0}, {"episode": -1}, {"candidates": 0}]
 )
 def test_a_ranking_that_cannot_work_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidInput):
@@ -105,6 +115,51 @@ def test_a_ranking_that_cannot_work_is_refused(wrong: dict[str, int]) -> None:
 )
 def test_a_blank_query_asks_for_nothing(query: str | None, asked: str | None) -> None:
     assert blank_is_none(query) == asked
+
+
+def placed(**said: tuple[float, str, float]) -> dict[str, list[Scored]]:
+    """Ranked by where they stand; each is given as (score, speaker, minutes after noon)."""
+    scored = [Scored(name, one[0], {"keywords": one[0]}) for name, one in said.items()]
+    places = {
+        name: Place("main", NOON + timedelta(minutes=one[2]), one[1]) for name, one in said.items()
+    }
+    return {words: in_context(scored, places, words) for words in ("what?", "what does Lin say?")}
+
+
+def test_whom_a_query_names_counts() -> None:
+    found = placed(a=(0.5, "Bo", 0), b=(0.4, "lin", 1))
+    assert [one.id for one in found["what?"]] == ["a", "b"]
+    assert [one.id for one in found["what does Lin say?"]] == ["b", "a"]
+    best = found["what does Lin say?"][0]
+    assert dict(best.parts) == pytest.approx(
+        {"keywords": 0.4 / 1.7, "speaker": 0.2 / 1.7, "episode": 0.5 * 0.45 / 1.7}
+    )
+    assert best.score == pytest.approx(sum(best.parts.values()))
+
+
+def test_what_was_said_among_good_answers_counts_more() -> None:
+    """An hour's pause ends an episode; of each the best three count."""
+    found = placed(
+        alone=(0.5, "Bo", 0),
+        among=(0.45, "Bo", 500),
+        first=(0.9, "Bo", 440),
+        second=(0.9, "Bo", 560),
+        third=(0.9, "Bo", 620),
+        fifth=(0.1, "Bo", 630),
+    )["what?"]
+    assert [one.id for one in found] == ["first", "second", "third", "among", "alone", "fifth"]
+    parts = {one.id: one.parts["episode"] * 1.7 for one in found}
+    assert parts["alone"] == pytest.approx(0.5 * 0.5)
+    assert {round(parts[name], 9) for name in ("among", "first", "second", "third", "fifth")} == {
+        0.45
+    }
+
+
+def test_equals_keep_their_order_and_conversations_their_episodes() -> None:
+    scored = [Scored(name, 0.5, {"meaning": 0.5}) for name in "ab"]
+    places = {"a": Place("one", NOON, "user"), "b": Place("two", NOON, "user")}
+    assert [one.id for one in in_context(scored, places, "?")] == ["a", "b"]
+    assert in_context([], {}, "?") == []
 
 
 # ------------------------------------------------------------------ over rows
@@ -164,8 +219,8 @@ def test_passages_of_both_sides_are_one_list_that_says_how_each_was_found(store:
         )
         assert [hit.text for hit in hits] == [TEXTS[1], TEXTS[2], TEXTS[5]]
         assert total == 3
-        assert dict(hits[0].parts) == {"keywords": 0.5, "meaning": 0.5}
-        assert dict(hits[1].parts) == {"meaning": pytest.approx(0.4375)}
+        assert dict(hits[0].parts) == pytest.approx({"keywords": 0.65, "meaning": 0.35})
+        assert dict(hits[1].parts) == pytest.approx({"meaning": 0.35 * 0.875})
         assert [hit.via for hit in hits] == ["exact"] * 3
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
@@ -201,6 +256,33 @@ def test_a_floor_hides_only_what_no_word_found(store: Database) -> None:
         assert found(tx, None) == sorted([TEXTS[0], TEXTS[4], TEXTS[3], TEXTS[5]])
 
     store.read_now(work)
+
+
+def test_a_tool_asks_more_of_what_no_word_found_where_words_found_something(
+    store: Database,
+) -> None:
+    def found(tx: Transaction, words: str, cosine: float) -> int:
+        named = replace(near(tx, t5=cosine), floor=0.2)
+        given, least = PassageFilter("agent-1", NOON), surer(named)
+        assert least == pytest.approx(0.4)
+        return find_passages(
+            tx,
+            words,
+            given,
+            offset=0,
+            limit=10,
+            near=named,
+            floor=named.floor,
+            floor_beside_words=least,
+        )[1]
+
+    def work(tx: Transaction) -> None:
+        assert [found(tx, "tea", cosine) for cosine in (0.1, 0.3, 0.5)] == [2, 2, 3]
+        assert [found(tx, "yacht", cosine) for cosine in (0.1, 0.3, 0.5)] == [0, 1, 1]
+
+    store.read_now(work)
+    assert surer(None) is None
+    assert surer(Near({}, "exact")) is None
 
 
 def test_filters_come_before_the_ranking_and_hold_for_what_an_index_named(store: Database) -> None:

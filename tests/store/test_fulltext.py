@@ -16,7 +16,7 @@ from sqlalchemy import JSON, Insert, Table, delete, insert, select, text
 
 from pagedaemon.store import fulltext
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.fulltext import MATCHING, Kind, match_expression
+from pagedaemon.store.fulltext import MATCHING, Kind, Said, match_expression
 from pagedaemon.store.tables import (
     Instant,
     agents,
@@ -74,18 +74,19 @@ def store(tx: Transaction, texts: dict[str, str], agent: str = "ada") -> None:
     for seq, (name, words) in enumerate(texts.items()):
         owner = {"agent_id": agent, "conversation_id": f"{agent}-main"}
         tx.execute(filled(messages, id=name, seq=seq, text=words, **owner))
-    rows = [(name, f"{agent}-main", words) for name, words in texts.items()]
-    fulltext.index_messages(tx, rows)
+    place = enumerate(texts.items(), 1)
+    said = [Said(name, f"{agent}-main", seq, NOW, words) for seq, (name, words) in place]
+    fulltext.index_messages(tx, said)
 
 
 def matched(tx: Transaction, kind: Kind, query: str) -> list[str]:
     """Names of what a query finds, best first."""
-    expression = match_expression(query)
-    if expression is None:
+    asked = fulltext.telling(tx, kind, query)
+    if asked is None:
         return []
     found = MATCHING[kind]
     ordered = select(found.c.id).order_by(found.c.score.desc(), found.c.id)
-    return [row[0] for row in tx.all(ordered, {"match": expression})]
+    return [row[0] for row in tx.all(ordered, {"match": asked.match})]
 
 
 LITERAL = {"literal_binds": True}
@@ -267,7 +268,9 @@ def test_a_very_long_query_is_cut_and_answered(put: Put, find: Find) -> None:
 
 def test_new_words_replace_the_old(database: Database, put: Put, find: Find) -> None:
     put(it="about apples")
-    database.write_now(lambda tx: fulltext.index_message(tx, "it", "ada-main", "about pears"))
+    database.write_now(
+        lambda tx: fulltext.index_messages(tx, [Said("it", "ada-main", 1, NOW, "about pears")])
+    )
     assert find("apples") == []
     assert find("pears") == ["it"]
     database.write_now(integrity)
@@ -371,7 +374,7 @@ def test_filters_join_to_what_was_found_and_the_index_is_asked_once(
         .select_from(messages.join(found, found.c.id == messages.c.id))
         .where(messages.c.agent_id == "bob")
     )
-    asked = {"match": match_expression("apples")}
+    asked = {"match": "text : apples"}
     rows = database.read_now(lambda tx: tx.all(mine, asked))
     assert [row[0] for row in rows] == ["c"]
     assert rows[0][1] > 0
@@ -460,3 +463,65 @@ class TestCoverage:
         put(it="私は東京に住んでいます", other="お茶")
         found = covered("東京", "it", "other")
         assert found == {"it": pytest.approx(1), "other": 0.0}
+
+
+class TestNeighbours:
+    """What stands beside a message counts for it, and is never found in its place."""
+
+    def near(self, database: Database) -> dict[str, list[str]]:
+        statement = text("SELECT id, near FROM message_words ORDER BY seq")
+        rows = database.read_now(lambda tx: tx.all(statement))
+        return {row[0]: row[1].split() for row in rows}
+
+    def test_the_words_beside_a_message_raise_it_and_do_not_find_it(
+        self, put: Put, find: Find
+    ) -> None:
+        others = {f"m{n}": "nothing of it" for n in range(20)}
+        put(a="in the attic", **others, b="in the harbour", c="a garden of roses", d="a shed")
+        assert find("roses") == ["c"]
+        assert find("in the roses")[-1] == "a", "both have the same words, and one a neighbour"
+        assert find("in the shed").index("a") < find("in the shed").index("b"), "not two apart"
+
+    def test_a_phrase_is_of_one_message(self, put: Put, find: Find) -> None:
+        put(a="she bought", b="a red bicycle", c="last year", d="a bicycle that was red")
+        assert find('"red bicycle"') == ["b"]
+        assert find('"bought a red"') == []
+
+    def test_a_date_in_words_raises_what_was_said_then(
+        self, database: Database, find: Find, put: Put
+    ) -> None:
+        put(**{f"m{n}": "tea" for n in range(5)})
+        then = datetime(2023, 5, 8, 23, 0, tzinfo=UTC)
+        database.write_now(
+            lambda tx: fulltext.index_messages(tx, [Said("m2", "ada-main", 3, then, "tea")])
+        )
+        assert fulltext.day_words(then) == "Monday 8 May 2023"
+        assert find("tea on a monday in may 2023")[0] == "m2"
+        assert find("monday") == []
+
+    def test_what_comes_changes_and_goes_is_rewritten_beside_it(
+        self, database: Database, put: Put
+    ) -> None:
+        put(a="apples", b="berries", c="cherries")
+        assert self.near(database) == {
+            "a": ["berries"],
+            "b": ["apples", "cherries"],
+            "c": ["berries"],
+        }
+        dates = [Said("b", "ada-main", 2, NOW, "dates")]
+        database.write_now(lambda tx: fulltext.index_messages(tx, dates))
+        assert self.near(database) == {"a": ["dates"], "b": ["apples", "cherries"], "c": ["dates"]}
+        database.write_now(lambda tx: fulltext.unindex_messages(tx, ["b"]))
+        assert self.near(database) == {"a": ["cherries"], "c": ["apples"]}
+        database.write_now(lambda tx: tx.execute(delete(messages).where(messages.c.id == "c")))
+        assert self.near(database) == {"a": []}
+        database.write_now(integrity)
+
+    def test_a_long_neighbour_counts_by_its_beginning(self, database: Database, put: Put) -> None:
+        put(a="tea", b="word " * 3_000)
+        assert len(self.near(database)["a"]) == 200
+
+    def test_conversations_are_no_neighbours(self, database: Database, put: Put) -> None:
+        put(a="apples")
+        put("bob", b="berries")
+        assert self.near(database) == {"a": [], "b": []}

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -24,7 +24,7 @@ from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.messages import CallStatus, Usage
 from pagedaemon.store import conversations, journal
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.journal import Plan, PlannedCall, Wake, WakeKind
+from pagedaemon.store.journal import Plan, PlannedCall, Wake
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.testing import ScriptedModel, call, say, text, view
 from pagedaemon.tools.tool import Tool
@@ -108,7 +108,10 @@ def left(store: Path, work: Callable[[Transaction], object]) -> None:
 
 
 def running_turn(
-    tx: Transaction, conversation_id: str, words: str, kind: WakeKind = "message"
+    tx: Transaction,
+    conversation_id: str,
+    words: str,
+    kind: Literal["message", "heartbeat"] = "message",
 ) -> str:
     """T0 and T1 by a process that is gone. Returns the turn's id."""
     head = journal.head(tx, conversation_id)

@@ -421,3 +421,37 @@ def test_a_store_of_the_first_schema_becomes_one_of_this_release(
         raw.execute("DELETE FROM agents")
         raw.commit()
     assert ask(first, "SELECT * FROM attachments") == []
+
+
+def test_messages_of_an_older_index_are_beside_their_neighbours_after_it(
+    first: Path, tmp_path: Path, pool: StorePool
+) -> None:
+    with closing(sqlite3.connect(first)) as raw:
+        for seq, word in enumerate(("apples", "berries", "cherries"), 2):
+            raw.execute(
+                "INSERT INTO messages (id, space, agent_id, conversation_id, seq, role, kind, text,"
+                " status, in_window, pinned, trust, created_at) VALUES (?, 'lin', 'a', 'c', ?,"
+                " 'user', 'message', ?, '', 1, 0, 'user', '2024-02-29T23:30:00.000000+00:00')",
+                (word, seq, word),
+            )
+            raw.execute("INSERT INTO message_words (id, text) VALUES (?, ?)", (word, word))
+        raw.commit()
+    make(first, pool)
+    day = "Thursday 29 February 2024"
+    assert ask(first, "SELECT id, seq, text, day, trim(near) FROM message_words ORDER BY seq") == [
+        ("apples", 2, "apples", day, "berries"),
+        ("berries", 3, "berries", day, "apples cherries"),
+        ("cherries", 4, "cherries", day, "berries"),
+    ]
+    found = "SELECT rowid FROM messages_fts WHERE messages_fts MATCH"
+    assert len(ask(first, f"{found} 'near : apples'")) == 1
+    assert len(ask(first, f"{found} 'day : february'")) == 3
+    weights = "SELECT v FROM messages_fts_config WHERE k = 'rank'"
+    make(tmp_path / "made.db", pool)
+    assert ask(first, weights) == ask(tmp_path / "made.db", weights)
+    assert ask(first, "DELETE FROM message_words WHERE id = 'berries'") == []
+    assert ask(first, "SELECT trim(near) FROM message_words ORDER BY seq") == [
+        ("cherries",),
+        ("apples",),
+    ]
+    ask(first, "INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)")
