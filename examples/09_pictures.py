@@ -44,7 +44,7 @@ with (
 
     # Out of the window a placeholder stands for a picture: words find it, and bring it back.
     ada.reset()
-    hit = ada.recall.search("boat house").hits[0]
+    hit = ada.recall.search("boat house", roles=["user"]).hits[0]
     print("recall:", hit.text.replace("\n", " / "))
     kept = hit.message.attachments[0]
     print(kept.name, kept.media_type, f"{kept.width}x{kept.height}", end=" ")

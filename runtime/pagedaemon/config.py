@@ -291,6 +291,9 @@ class ToolRule(Frozen):
     tool: ToolName
     """Which tool it is about: one of the agent's own or a built-in one."""
 
+    def __init__(self, tool: str = "", **fields: Any) -> None:
+        super().__init__(**{"tool": tool, **fields})
+
 
 class First(ToolRule):
     """Comes first in a turn: until it has run, nothing else is. Of several, one is enough."""
@@ -306,7 +309,7 @@ class Terminal(ToolRule):
 
 
 class After(ToolRule):
-    """Says what may be called next after it: `After(tool="search", then=("fetch", "search"))`."""
+    """Says what may be called next after it: `After("search", then=("fetch", "search"))`."""
 
     rule: Literal["after"] = "after"
     then: ToolNames
@@ -314,7 +317,7 @@ class After(ToolRule):
 
 class Conditional(ToolRule):
     """Says what may be called next, by what it returned:
-    `Conditional(tool="classify", cases={"spam": ("bin",)}, default=("answer",))`."""
+    `Conditional("classify", cases={"spam": ("bin",)}, default=("answer",))`."""
 
     rule: Literal["conditional"] = "conditional"
     cases: Annotated[dict[ToolResult, ToolNames], Field(min_length=1)]
@@ -327,7 +330,7 @@ class Conditional(ToolRule):
 
 
 class AtMost(ToolRule):
-    """May be called so many times in a turn, and no more: `AtMost(tool="mail", calls=1)`."""
+    """May be called so many times in a turn, and no more: `AtMost("mail", calls=1)`."""
 
     rule: Literal["at_most"] = "at_most"
     calls: int = Field(gt=0)
@@ -361,7 +364,7 @@ class Settings(Frozen):
         "system": "base instructions are called instructions",
         "system_prompt": "base instructions are called instructions",
         "max_steps": "it stands in limits: limits=Limits(steps=...)",
-        "required_tools": "it is a rule: rules=(Required(tool=...),)",
+        "required_tools": "it is a rule: rules=(Required(...),)",
     }
 
     style: Style = MEMGPT
@@ -390,7 +393,7 @@ class Settings(Frozen):
     limits: Limits = Limits()
     paging: Paging = Paging()
     rules: tuple[Rule, ...] = ()
-    """What it may call when, such as `rules=(First(tool="load"), Required(tool="log"))`. All hold
+    """What it may call when, such as `rules=(First("load"), Required("log"))`. All hold
     together. A call against one is answered with what may be called now, and is not run."""
     timers: bool = False
     """Whether it has the tools with which it sets itself timers: `set_timer`, `list_timers`,

