@@ -297,7 +297,7 @@ def _messages_once(findings: Findings, store: Path, said: list[str]) -> None:
     words = _number(store, "SELECT count(*) FROM messages WHERE kind = 'message'")
     findings.require(turns == words, "message lost", f"{turns} turns, {words} messages")
     query = "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH ?"
-    found = _number(store, query, '"I am Lin" AND balance')
+    found = _number(store, query, 'text : ("I am Lin" AND balance)')
     findings.require(found == stored, "message lost", f"{found} of {stored} in recall")
 
 
