@@ -42,17 +42,17 @@ def bob(request: Request) -> Reply:
     return say("Ready.")
 
 
-def opened(store: Path) -> AsyncRuntime:
-    """The clock stands an hour after the timer was due."""
+def opened(store: Path, *, late: float = 3_600.0, recover: bool = True) -> AsyncRuntime:
+    """The clock stands so many seconds after the timer was due."""
     models = {"ada": ScriptedModel(ada), "bob": ScriptedModel(bob)}
     clock = FakeClock()
-    clock.advance(3_600)
-    return AsyncRuntime(store, models=models, clock=clock)
+    clock.advance(late)
+    return AsyncRuntime(store, models=models, clock=clock, recover=recover, embedder=None)
 
 
 async def make(store: Path) -> None:
     """Two agents, and a timer that nobody has been there for."""
-    async with AsyncRuntime(store, clock=FakeClock(), recover=False) as runtime:
+    async with opened(store, late=0.0, recover=False) as runtime:
         one = await runtime.agents.create("ada", model="ada", messaging=True)
         await runtime.agents.create("bob", model="bob")
         await one.schedule("Ask bob.", at=FakeClock().now())
