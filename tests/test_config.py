@@ -22,6 +22,7 @@ from pagedaemon.config import (
     Settings,
     Style,
     Terminal,
+    ToolRule,
 )
 from pagedaemon.errors import ConfigError
 
@@ -160,3 +161,39 @@ class TestStyle:
     def test_a_style_of_ones_own_is_checked_too(self) -> None:
         with pytest.raises(ConfigError, match="Style cannot be made: reply"):
             Style(name="x", reply="song", continue_on="call", thoughts="provider")
+
+
+class TestRules:
+    """Rules as they are written."""
+
+    def test_the_tool_may_come_first_without_its_name(self) -> None:
+        assert First("load") == First(tool="load")
+        assert AtMost("mail", calls=1) == AtMost(tool="mail", calls=1)
+        assert Required("log").tool == "log"
+        assert Terminal("log").rule == "terminal"
+        assert After("search", then=("fetch",)).then == ("fetch",)
+        cases = {"spam": ("bin",)}
+        assert Conditional("sort", cases=cases, default=("answer",)).cases == cases
+        with pytest.raises(TypeError, match="tool"):
+            First("load", tool="log")  # type: ignore[misc]
+
+    @pytest.mark.parametrize(
+        ("rule", "given", "field"),
+        [
+            (First, {}, "tool"),
+            (First, {"tool": 5}, "tool"),
+            (AtMost, {"tool": "mail"}, "calls"),
+            (Required, {"tool": "log", "calls": 1}, "calls"),
+        ],
+    )
+    def test_what_is_missing_or_wrong_is_named(
+        self, rule: type[ToolRule], given: dict[str, Any], field: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=rf"{rule.__name__} cannot be made: {field}: "):
+            rule(**given)
+
+    def test_rules_of_plain_data_are_held_to_the_same(self) -> None:
+        given: list[dict[str, Any]] = [{"rule": "first", "tool": "load"}]
+        assert Settings(rules=given).rules == (First("load"),)
+        with pytest.raises(ConfigError, match="First cannot be made: tool"):
+            Settings(rules=[{"rule": "first"}])

@@ -356,9 +356,8 @@ class TestKeys:
                 await ada.send("hello")
                 shown += [repr(ada), repr(ada.model), repr(model), str(model), repr(runtime)]
                 shown += [repr(await ada.context()), repr(await ada.recall.search())]
-                bob = await runtime.agents.create("bob", model=Model("nowhere", api_key=SECRET))
                 with pytest.raises(ConfigError) as raised:
-                    await bob.send("hello")
+                    await runtime.agents.create("bob", model=Model("nowhere", api_key=SECRET))
                 shown += [str(raised.value), repr(raised.value)]
                 # What is in the write-ahead log counts too.
                 files = contents(tmp_path)

@@ -287,6 +287,8 @@ class TestEverydayUse:
         assert ada.blocks.attach(team, label="crew").value == "x"
         assert list(ada.blocks) == ["crew"]
         ada.blocks.detach("crew")
+        ada.blocks.attach(team, label="crew")
+        ada.blocks.detach(team)
         assert list(ada.blocks) == []
 
     def test_recall_archive_conversations_and_usage_answer(self, runtime: Runtime) -> None:

@@ -330,6 +330,38 @@ async def test_an_outage_pages_nothing_out(tmp_path: Path, error: ModelError) ->
     assert "0 word" in seen(model.requests[-1])
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ValueError("a bug"),
+        TimeoutError(),
+        asyncio.CancelledError(),
+        SystemExit(3),
+        None,
+        Reply(content=None),  # type: ignore[arg-type]
+        Reply(content="They talked.", usage={"tokens": 5}),  # type: ignore[arg-type]
+        Reply(content="They talked.", usage=Usage(1, None, None)),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+async def test_a_summary_call_that_breaks_every_rule_costs_the_prose_and_nothing_else(
+    tmp_path: Path, answer: Answer
+) -> None:
+    class Summaries(Custom):
+        """Answers so whenever it is to summarise."""
+
+        def _next(self, request: Request) -> Answer:
+            usual = super()._next(request)
+            return answer if request.purpose == "summary" else usual
+
+    model = Summaries()
+    async with opened(tmp_path, model, window=8_000) as runtime:
+        agent = await filled(runtime)
+        turns = [await agent.send(f"{number} " + "word " * 500) for number in range(8)]
+    assert {turn.stop_reason for turn in turns} == {"end_turn"}
+    assert "summary" in {request.purpose for request in model.requests}
+
+
 async def test_a_step_begun_anew_takes_back_what_was_heard_of_it(tmp_path: Path) -> None:
     model = Custom()
     async with opened(tmp_path, model, window=8_000) as runtime:

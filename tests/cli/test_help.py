@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,3 +48,16 @@ def test_every_snapshot_belongs_to_a_command() -> None:
 
 def test_the_version_is_that_of_the_package(run: Run) -> None:
     assert __version__ in run("--version").stdout
+
+
+def test_the_package_is_a_command_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pagedaemon", "--version"],
+        env={"PYTHONPATH": str(Path(__file__).parents[2] / "runtime")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert __version__ in done.stdout

@@ -14,7 +14,7 @@ from pagedaemon.config import Model
 from pagedaemon.context.paging import Summariser, Summary
 from pagedaemon.errors import ContextTooLong, ModelUnavailable
 from pagedaemon.llm.protocol import Reply, Request
-from pagedaemon.llm.tokens import estimate
+from pagedaemon.llm.tokens import TokenCounter, estimate
 from pagedaemon.messages import Message, Usage
 from pagedaemon.resources import Prompts
 from pagedaemon.testing import ScriptedModel, estimated_tokens, text
@@ -116,6 +116,62 @@ async def test_a_summary_over_its_share_is_refused_in_any_script() -> None:
     summary = await fold(model, long, max_tokens=200)
     assert summary.by == "digest"
     assert estimate(summary.text) < 3 * 200
+
+
+SCRIPTS = {
+    "Chinese": "今天我们在港口讨论了船期安排。决定从下周开始星期四发货。" * 12,
+    "Amharic": "ዛሬ በወደቡ ላይ ስለ መርከቡ የጊዜ ሰሌዳ ተወያይተናል፣ " * 12,
+    "table": "\n".join("3,1,4,1,5,9,2,6,5,3,5,8,9,7,9,3,2,3,8,4" for _ in range(40)),
+    "emoji": "👍🎉😂🔥" * 120,
+    "short lines": "- a\n" * 400,
+    "English": "We talked at the harbour about the schedule. " * 20,
+}
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.5])
+@pytest.mark.parametrize("script", SCRIPTS)
+async def test_no_request_has_more_tokens_than_the_budget_in_any_script(
+    script: str, factor: float
+) -> None:
+    """By a real tokenizer, and by what was learnt of the model's own."""
+    counter = TokenCounter("script")
+    settings = Model("script", context_window=3_000, max_output_tokens=500)
+
+    def measure(words: str) -> int:
+        return round(counter.count(words) * factor)
+
+    def weighs(request: Request) -> int:
+        return round((3 + sum(map(counter.message_tokens, request.messages))) * factor)
+
+    model = ScriptedModel(lambda request: text("Short."), usage=None)
+    summariser = Summariser(Prompts(), model, settings, "UTC", measure)
+    leaving = [said(n, f"{n} {SCRIPTS[script]}") for n in range(1, 31)]
+    notes = SCRIPTS[script] * 5
+    summary = await summariser.fold(notes, leaving, max_tokens=200, seconds=60)
+    assert summary.by == "model"
+    sizes = [weighs(request) for request in model.requests]
+    assert len(sizes) > 1
+    assert max(sizes) <= settings.budget
+    # Nor are they so small that a call is made for nothing.
+    assert sorted(sizes)[len(sizes) // 2] > settings.budget * 0.6
+
+
+async def test_a_window_without_room_for_a_summary_is_not_asked_for_one() -> None:
+    model = ScriptedModel(lambda request: text("Short."))
+    summary = await fold(model, TALK, window=500)
+    assert (summary.by, model.requests) == ("digest", ())
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+async def test_a_digest_is_held_to_its_share_in_any_script(script: str) -> None:
+    counter = TokenCounter("script")
+    model = ScriptedModel(lambda request: ModelUnavailable("down"))
+    settings = Model("script", context_window=8_192)
+    summariser = Summariser(Prompts(), model, settings, "UTC", counter.count)
+    leaving = [said(n, SCRIPTS[script]) for n in range(1, 31)]
+    summary = await summariser.fold(SCRIPTS[script] * 4, leaving, max_tokens=600, seconds=60)
+    assert summary.by == "digest"
+    assert 300 < counter.count(summary.text) < 700
 
 
 async def test_an_empty_answer_in_a_later_round_loses_nothing_of_the_rounds_before() -> None:

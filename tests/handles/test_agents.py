@@ -416,7 +416,30 @@ class TestModels:
     async def test_a_name_nobody_knows_is_said_before_anything_is_stored(
         self, runtime: AsyncRuntime
     ) -> None:
-        ada = await runtime.agents.create("ada", model="nowhere")
+        for work in (runtime.agents.create, runtime.agents.ensure):
+            with pytest.raises(ConfigError, match="nowhere"):
+                await work("ada", model="nowhere")
+        assert await runtime.agents.list() == []
+        ada = await runtime.agents.create("ada", model="echo")
         with pytest.raises(ConfigError, match="nowhere"):
-            await ada.send("x")
-        assert await ada.recall.count() == 0
+            await ada.update(model=Model("nowhere"), name="eve")
+        found = await runtime.agents.get("ada")
+        assert found.model == Model("echo")
+
+    @pytest.mark.parametrize("name", ["echo", "offline", "openai/x", "mistral/x", "litellm/a/b"])
+    async def test_a_name_that_leads_somewhere_needs_no_key_yet(
+        self, runtime: AsyncRuntime, name: str
+    ) -> None:
+        ada = await runtime.agents.ensure("ada", model=name)
+        assert ada.model == Model(name)
+
+    async def test_a_name_that_is_no_longer_known_is_said_before_a_message_is_stored(
+        self, tmp_path: Path, model: ScriptedModel
+    ) -> None:
+        async with AsyncRuntime(tmp_path / "own", models={"mine": model}) as runtime:
+            await runtime.agents.create("ada", model="mine")
+        async with AsyncRuntime(tmp_path / "own", model="offline") as runtime:
+            ada = await runtime.agents.get("ada")
+            with pytest.raises(ConfigError, match="mine"):
+                await ada.send("x")
+            assert await ada.recall.count() == 0

@@ -65,8 +65,11 @@ async def test_what_has_expired_is_gone(runtime: AsyncRuntime, clock: FakeClock)
     ada = await runtime.agents.create("ada")
     kept = await ada.archive.insert("rain", expires_at=clock.now() + timedelta(hours=1))
     assert (await ada.archive.search("rain")).total == 1
+    await ada.archive.insert("sun")
+    assert await ada.archive.count() == 2
     clock.advance(3601)
     assert (await ada.archive.search("rain")).total == 0
+    assert await ada.archive.count() == (await ada.archive.search()).total == 1
     with pytest.raises(NotFound):
         await ada.archive.get(kept.id)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,15 @@ Call = Callable[[World, Any], Awaitable[Any]]
 NO_TEXT: list[Any] = [5, None, b"x", ["x"], Block(label="x")]
 NO_NAME: list[Any] = [*NO_TEXT, "", " ", "a\nb", "a\x00", "\ud800", "a\x1bb", "a\u202eb", "x" * 201]
 NO_LABEL: list[Any] = [*NO_TEXT, "", "two words", "[x]", "x" * 61]
-NO_WHOLE: list[Any] = [1.5, "1", True, [1]]
+NO_WHOLE: list[Any] = [1.5, "1", True, [1], 2**63]
+NO_FLOOR: list[Any] = ["0.1", True, [0.1], 5, -1.01, float("nan"), float("inf")]
+NO_INSTANT: list[Any] = [
+    "2026-01-01",
+    5,
+    datetime(2026, 1, 1),  # noqa: DTZ001
+    datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))),
+    datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+]
 NO_FLAG: list[Any] = ["no", 0, 1, []]
 NO_BLOCKS: list[Any] = [
     Block.human("Lin"),
@@ -58,6 +67,12 @@ NO_BLOCKS: list[Any] = [
     [[Block(label="x")]],
 ]
 NO_TOOLS: list[Any] = [weather, "weather", 5, {"weather": weather}, [len], [None]]
+
+
+async def turns_limited(world: World, limit: Any) -> Any:
+    """The turns of the agent's conversation, at most so many."""
+    return await (await world.ada.conversations.get()).turns(limit=limit)
+
 
 WRONG: dict[str, tuple[Call, list[Any], type[PagedaemonError]]] = {
     "runtime.space": (lambda w, x: w.runtime.space(x), [*NO_NAME, "A", "../x"], InvalidInput),
@@ -86,12 +101,21 @@ WRONG: dict[str, tuple[Call, list[Any], type[PagedaemonError]]] = {
     ),
     "agents.create model": (
         lambda w, x: w.runtime.agents.create("eve", model=x),
-        [5, "", ["x"], {"name": "x"}, Model],
+        [5, "", ["x"], {"name": "x"}, Model, "nosuch", Model("nosuch")],
+        ConfigError,
+    ),
+    "agents.ensure model": (
+        lambda w, x: w.runtime.agents.ensure("eve", model=x),
+        ["nosuch", Model("/"), "openai/"],
         ConfigError,
     ),
     "agent.update name": (lambda w, x: w.ada.update(name=x), NO_NAME[:1], InvalidInput),
     "agent.update tools": (lambda w, x: w.ada.update(tools=x), NO_TOOLS, ToolDefinitionError),
-    "agent.update model": (lambda w, x: w.ada.update(model=x), [5, "", ["x"]], ConfigError),
+    "agent.update model": (
+        lambda w, x: w.ada.update(model=x),
+        [5, "", ["x"], "nosuch"],
+        ConfigError,
+    ),
     "agent.update settings": (
         lambda w, x: w.ada.update(**x),
         [{"blocks": []}, {"limits": 5}, {"style": 5}, {"timezone": 5}, {"rules": "x"}],
@@ -108,6 +132,50 @@ WRONG: dict[str, tuple[Call, list[Any], type[PagedaemonError]]] = {
         [x for x in NO_NAME if x is not None],
         InvalidInput,
     ),
+    # The last of them is no more than long ago.
+    "agent.schedule at": (lambda w, x: w.ada.schedule("x", at=x), NO_INSTANT[:-1], InvalidInput),
+    "agent.schedule start": (
+        lambda w, x: w.ada.schedule("x", every=timedelta(hours=1), start=x),
+        NO_INSTANT[:-1],
+        InvalidInput,
+    ),
+    "agent.pause_heartbeats": (
+        lambda w, x: w.ada.pause_heartbeats(until=x),
+        NO_INSTANT,
+        InvalidInput,
+    ),
+    "archive.insert happened_at": (
+        lambda w, x: w.ada.archive.insert("x", happened_at=x),
+        NO_INSTANT,
+        InvalidInput,
+    ),
+    "archive.insert expires_at": (
+        lambda w, x: w.ada.archive.insert("x", expires_at=x),
+        NO_INSTANT,
+        InvalidInput,
+    ),
+    "archive.search start": (lambda w, x: w.ada.archive.search(start=x), NO_INSTANT, InvalidInput),
+    "archive.search end": (lambda w, x: w.ada.archive.search("x", end=x), NO_INSTANT, InvalidInput),
+    "archive.search floor": (
+        lambda w, x: w.ada.archive.search("x", floor=x),
+        NO_FLOOR,
+        InvalidInput,
+    ),
+    "archive.search page": (lambda w, x: w.ada.archive.search(page=x), NO_WHOLE, InvalidInput),
+    "archive.load_text chunk_chars": (
+        lambda w, x: w.ada.archive.load_text("x", name="x", chunk_chars=x),
+        NO_WHOLE,
+        InvalidInput,
+    ),
+    "recall.search start": (lambda w, x: w.ada.recall.search(start=x), NO_INSTANT, InvalidInput),
+    "recall.search end": (lambda w, x: w.ada.recall.search("x", end=x), NO_INSTANT, InvalidInput),
+    "recall.search floor": (lambda w, x: w.ada.recall.search(floor=x), NO_FLOOR, InvalidInput),
+    "recall.search page_size": (
+        lambda w, x: w.ada.recall.search(page_size=x),
+        NO_WHOLE,
+        InvalidInput,
+    ),
+    "conversation.turns limit": (turns_limited, NO_WHOLE, InvalidInput),
     "blocks.create": (
         lambda w, x: w.runtime.blocks.create(x),
         [5, "x", [Block(label="x")], {"label": "x"}],
@@ -125,7 +193,14 @@ WRONG: dict[str, tuple[Call, list[Any], type[PagedaemonError]]] = {
     ),
     "blocks.create fields": (
         lambda w, x: w.runtime.blocks.create(**{"label": "x", **x}),
-        [{"label": 5}, {"limit": 1.5}, {"limit": "many"}, {"value": 5}, {"read_only": "perhaps"}],
+        [
+            {"label": 5},
+            {"limit": 1.5},
+            {"limit": "many"},
+            {"limit": 2**63},
+            {"value": 5},
+            {"read_only": "perhaps"},
+        ],
         InvalidInput,
     ),
     "blocks.get": (lambda w, x: w.runtime.blocks.get(x), NO_NAME, InvalidInput),
@@ -175,6 +250,7 @@ async def state(world: World) -> Any:
     return (
         [agent.name for agent in await world.runtime.agents.list()],
         [block.name for block in await world.runtime.blocks.list()],
+        (await ada.archive.count(), await ada.schedules()),
         (ada.settings, ada.model, ada.tools, [b.label for b in await ada.blocks.list()]),
         (team.value, team.limit, team.read_only, team.description, team.version),
     )

@@ -223,6 +223,21 @@ class TestAgentBlocks:
             await ada.blocks.attach(team, label="crew")
         assert [block.label for block in await ada.blocks.list()] == ["team"]
 
+    async def test_a_block_is_detached_whatever_the_agent_calls_it(
+        self, runtime: AsyncRuntime
+    ) -> None:
+        team = await runtime.blocks.create(label="team")
+        other = await runtime.blocks.create(label="crew")
+        ada = await runtime.agents.create("ada", blocks=[other])
+        await ada.blocks.attach(team, label="wir")
+        await ada.blocks.detach(team)
+        assert [block.label for block in await ada.blocks.list()] == ["crew"]
+        with pytest.raises(NotFound, match="does not hold the block 'team'"):
+            await ada.blocks.detach(team)
+        await ada.delete()
+        with pytest.raises(NotFound, match=ada.id):
+            await ada.blocks.detach(other)
+
     async def test_of_a_deleted_agent_they_are_not_found(self, runtime: AsyncRuntime) -> None:
         ada = await runtime.agents.create("ada", blocks=[Block.human("Lin")])
         await ada.delete()

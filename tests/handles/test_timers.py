@@ -68,6 +68,17 @@ async def test_what_is_not_there_cannot_be_woken(runtime: AsyncRuntime) -> None:
         await ada.pause_heartbeats(seconds=60)
 
 
+async def test_a_deleted_agent_has_no_timers_to_tell_of(runtime: AsyncRuntime) -> None:
+    ada = await runtime.agents.create("ada")
+    timer = await ada.schedule("x", every=HOUR)
+    await ada.delete()
+    with pytest.raises(NotFound, match=ada.id):
+        await ada.schedules()
+    with pytest.raises(NotFound, match=ada.id):
+        await ada.resume_heartbeats()
+    assert not await timer.cancel()
+
+
 async def test_a_pause_that_cannot_be_changes_nothing(
     runtime: AsyncRuntime, clock: FakeClock
 ) -> None:

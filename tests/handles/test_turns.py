@@ -260,10 +260,14 @@ class TestLater:
 
     async def test_waiting_no_longer_than_asked(self, desk: Desk) -> None:
         handle = await desk.main.send_later("slow one")
-        with pytest.raises(TimeoutError):
-            await handle.wait(timeout=0.05)
+        for timeout in (0, 0.05):
+            with pytest.raises(TimeoutError):
+                await handle.wait(timeout=timeout)
         desk.gate.opened.set()
         assert (await handle.wait(timeout=5)).reply == "echo slow one"
+        # What has ended needs no time: 0 is a look.
+        for timeout in (0, 1e-9):
+            assert (await handle.wait(timeout=timeout)).reply == "echo slow one"
         with pytest.raises(InvalidInput, match="timeout"):
             await handle.wait(timeout=-1)
 

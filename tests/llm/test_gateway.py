@@ -17,6 +17,7 @@ from pagedaemon.llm.openai import OpenAIModel
 from pagedaemon.llm.protocol import ChatModel, Reply, Request
 from pagedaemon.llm.retrying import Retrying
 from pagedaemon.llm.text_calls import TextCalls
+from pagedaemon.llm.thoughts import Thoughts
 from pagedaemon.llm.wrapping import Wrapping
 
 REQUEST = Request(messages=({"role": "user", "content": "Hi"},))
@@ -94,6 +95,9 @@ def test_what_is_put_around_a_model_follows_from_its_settings() -> None:
     assert TextCalls not in around(connect(Model(hosted), {}))
     assert TextCalls in around(connect(Model(hosted, text_calls=True), {}))
     assert TextCalls in around(connect(local, {}))
+    assert Thoughts not in around(connect(Model(hosted), {}))
+    assert Thoughts in around(connect(local, {}))
+    assert Thoughts in around(connect(Model(hosted, constrained=True), {}))
     assert Constrained not in around(connect(local, {}))
     assert Constrained in around(connect(Model(hosted, constrained=True), {}))
     assert Constrained in around(connect(Model("mine", constrained=True), {"mine": Own()}))

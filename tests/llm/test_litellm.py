@@ -440,6 +440,26 @@ async def test_a_stream_that_breaks_off_is_no_reply(endpoint: Any, name: str) ->
     await asked.aclose()
 
 
+async def test_a_stream_that_is_called_done_without_a_finish_is_a_whole_reply(
+    endpoint: Any,
+) -> None:
+    endpoint.answer_stream(chunk({"role": "assistant", "content": "Hi"}))
+    endpoint.answer_stream(chunk({"role": "assistant", "content": "Hi"}), done=False)
+    asked = model(VLLM, endpoint)
+    assert (await parts(asked))[-1] == Reply(content="Hi")
+    with pytest.raises(ModelUnavailable):
+        await parts(asked)
+    await asked.aclose()
+
+
+async def test_an_answer_that_litellm_is_told_to_make_up_is_streamed_too(endpoint: Any) -> None:
+    asked = model(VLLM, endpoint, extra={"mock_response": "Made up."})
+    reply = (await parts(asked))[-1]
+    await asked.aclose()
+    assert isinstance(reply, Reply)
+    assert (reply.content, reply.finish) == ("Made up.", "stop")
+
+
 async def test_no_answer_in_time_is_a_time_out(endpoint: Any) -> None:
     endpoint.answer_stream(*CLAUDE_STREAM, done=False, pause=5)
     asked = model(CLAUDE, endpoint, timeout=0.3)

@@ -398,10 +398,28 @@ async def test_a_stream_that_breaks_inside_a_call_can_be_asked_again(
         await listen(connect())
 
 
-async def test_a_stream_that_is_called_done_without_a_finish_can_be_asked_again(
+@pytest.mark.parametrize("upto", [0, 2, 6], ids=["nothing", "thoughts only", "inside a call"])
+async def test_a_stream_that_is_called_done_before_anything_is_whole_can_be_asked_again(
+    endpoint: Endpoint, connect: Callable[..., OpenAIModel], upto: int
+) -> None:
+    endpoint.answer_stream(*CHUNKS[:upto])
+    with pytest.raises(ModelUnavailable):
+        await listen(connect())
+
+
+async def test_a_stream_that_is_called_done_without_a_finish_is_a_whole_reply(
     endpoint: Endpoint, connect: Callable[..., OpenAIModel]
 ) -> None:
-    endpoint.answer_stream(*CHUNKS[:7])
+    endpoint.answer_stream(*CHUNKS[:7], CHUNKS[8])
+    assert (await listen(connect()))[-1] == REPLY
+
+
+async def test_a_text_without_a_finish_is_whole_only_where_it_is_called_done(
+    endpoint: Endpoint, connect: Callable[..., OpenAIModel]
+) -> None:
+    endpoint.answer_stream(delta(content="Hello"))
+    endpoint.answer_stream(delta(content="Hello"), done=False)
+    assert (await listen(connect()))[-1] == Reply(content="Hello")
     with pytest.raises(ModelUnavailable):
         await listen(connect())
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
-from pagedaemon.llm.protocol import SAID, CallPart, Part, RawCall, Reply, Request, TextPart
+from pagedaemon.llm.protocol import (
+    SAID,
+    CallPart,
+    Part,
+    RawCall,
+    Reply,
+    Request,
+    Restart,
+    TextPart,
+)
 from pagedaemon.llm.text_calls import TextCalls
 from pagedaemon.testing import ScriptedModel
 
@@ -67,6 +78,23 @@ async def test_all_of_a_text_without_calls_is_streamed(said: str) -> None:
         if isinstance(part, TextPart)
     ]
     assert "".join(shown) == said
+
+
+async def test_a_text_begun_anew_is_read_from_its_own_start() -> None:
+    class Restarting(ScriptedModel):
+        """Says something else first."""
+
+        async def stream(self, request: Request) -> AsyncIterator[Part]:
+            """The reply in parts, the second time."""
+            yield TextPart("What was ")
+            yield Restart("again")
+            async for part in super().stream(request):
+                yield part
+
+    model = TextCalls(Restarting([Reply(content=CALL)], strict=(), usage=None))
+    heard = await parts(model)
+    assert [part for part in heard if isinstance(part, TextPart)] == [TextPart("What was ")]
+    assert CallPart(0, "weather", '{"city": "Rome"}') in heard
 
 
 async def test_a_listener_never_sees_a_call_as_text() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import typing
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
@@ -177,6 +179,18 @@ def test_problems_are_few_and_short() -> None:
     )
 
 
+class Extended(TypedDict):
+    """A `TypedDict` of `typing_extensions`."""
+
+    a: int
+
+
+class BuiltIn(typing.TypedDict):
+    """One of `typing`."""
+
+    a: int
+
+
 class Opaque:
     """Nothing that JSON can express."""
 
@@ -188,6 +202,15 @@ class Opaque:
 def test_what_json_cannot_express_is_refused(reply_type: Any) -> None:
     with pytest.raises(InvalidInput, match="reply_type"):
         Expected.of(reply_type)
+
+
+def test_a_typed_dict_is_read_or_told_where_to_have_it_from() -> None:
+    assert Expected.of(Extended).read('{"a": 1}') == Fits({"a": 1})
+    if sys.version_info >= (3, 12):
+        assert Expected.of(BuiltIn).read('{"a": 1}') == Fits({"a": 1})
+    else:
+        with pytest.raises(InvalidInput, match=r"Please use `typing_extensions\.TypedDict`"):
+            Expected.of(BuiltIn)
 
 
 def test_a_mistake_in_a_validator_is_not_told_to_the_model() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pagedaemon.clock import local_stamp
 from pagedaemon.config import Model
 from pagedaemon.errors import ContextTooLong, ModelError
 from pagedaemon.llm.protocol import ChatModel, Request
+from pagedaemon.llm.tokens import PER_MESSAGE, PER_REQUEST, Correction
 from pagedaemon.memory.recall import speaker
 from pagedaemon.messages import Message, Usage
 from pagedaemon.resources import Prompts
@@ -32,12 +34,11 @@ _LINE = 160
 """Characters of one message in a digest made without a model, and the fewest of one in a
 request."""
 
-_CHARS_PER_TOKEN = 2
-"""How many characters surely fit one token's place, when input is cut for a summariser's window.
-Low on purpose: a wrong guess costs one more round, not a refused request."""
+_AROUND = math.ceil(Correction.HIGHEST * (2 * (PER_MESSAGE + 1) + PER_REQUEST))
+"""Tokens of a request around its two texts, at the highest correction."""
 
-_LEAST_ROOM = 400
-"""Characters of notes and messages in one request for which a model is still asked."""
+_LEAST_ROOM = 200
+"""Tokens of notes and messages in one request for which a model is still asked."""
 
 _ROUNDS = 12
 """Requests that one page-out is planned for: a longer past is shown in shorter excerpts."""
@@ -61,6 +62,14 @@ class _Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class _Piece:
+    """A text and its tokens."""
+
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A summary and who wrote it."""
 
@@ -77,7 +86,8 @@ class Summariser:
         chat: the model that summarises.
         model: its settings: its window bounds each request.
         timezone: in which dates are shown.
-        measure: tokens of a text.
+        measure: tokens of a text, corrected by what was learnt: each request is measured before it
+            is sent, and has no more than the model's budget.
     """
 
     def __init__(
@@ -127,30 +137,83 @@ class Summariser:
             ModelError: the model gave no answer.
             _Unusable: an answer was empty, refused, or longer than what it stands for.
         """
-        whole = self._model.budget * _CHARS_PER_TOKEN
-        fixed = len(self._request("", "", max_tokens)) + len(self._prompts.render("summary/system"))
-        room = max(_LEAST_ROOM, whole - fixed)
-        left, notes = self._entries(leaving, room), previous
+        limit = self._model.budget
+        fixed = self._weight(self._request("", "", max_tokens))
+        room = limit - fixed
+        left = self._entries(leaving, room)
+        notes = self._piece(previous)
         for _ in range(_MOST_ROUNDS):
-            if notes and len(notes) > room * 3 // 4:
+            if notes.tokens > room * 3 // 4:
                 # The notes leave no room beside them: they are material like the messages.
-                left, notes = [notes, *left], ""
-            part, rest = _filled(left, room - len(notes))
+                left, notes = [notes, *left], _Piece("", 0)
+            request, part, rest = self._next(notes, left, room, limit, max_tokens)
             try:
-                answer = await self._ask(
-                    self._request(notes, part, _words(max_tokens, room)), max_tokens
-                )
+                answer = await self._ask(request, max_tokens)
             except ContextTooLong:
-                whole //= 2
-                room = whole - fixed
+                limit //= 2
+                room = limit - fixed
                 if room < _LEAST_ROOM:
                     raise
                 continue
-            self._demand_usable(answer, f"{notes}{part}", max_tokens)
-            notes, left = answer, rest
+            self._demand_usable(answer, f"{notes.text}{part}", max_tokens)
+            notes, left = self._piece(answer), rest
             if not left:
-                return notes
+                return answer
         raise _Unusable(f"not done after {_MOST_ROUNDS} requests")
+
+    def _next(
+        self, notes: _Piece, left: Sequence[_Piece], room: int, limit: int, max_tokens: int
+    ) -> tuple[str, str, list[_Piece]]:
+        """The next request, of at most `limit` tokens; what it shows; and what is left.
+
+        Raises:
+            _Unusable: there is no room for even a part of what is left.
+        """
+        words = _words(max_tokens, room)
+        free = room - notes.tokens
+        while free >= _LEAST_ROOM // 4:
+            part, rest = self._filled(left, free)
+            request = self._request(notes.text, part, words)
+            # A whole has not quite the tokens of its parts together.
+            excess = self._weight(request) - limit
+            if excess <= 0:
+                return request, part, rest
+            free -= excess
+        raise _Unusable("the model's window leaves no room for what is to be summarised")
+
+    def _filled(self, entries: Sequence[_Piece], room: int) -> tuple[str, list[_Piece]]:
+        """As many entries as fit a room, as one text, and what is left. At least a part of the
+        first."""
+        taken, size = 0, 0
+        for entry in entries:
+            if size + entry.tokens + 1 > room:
+                break
+            size += entry.tokens + 1
+            taken += 1
+        if taken or not entries:
+            return "\n".join(entry.text for entry in entries[:taken]), list(entries[taken:])
+        first = entries[0].text
+        end = max(1, self._fitting(first, room))
+        return first[:end], [self._piece(first[end:]), *entries[1:]]
+
+    def _fitting(self, text: str, room: int, *, at_end: bool = False) -> int:
+        """How many characters of a text's beginning, or of its end, fit so many tokens: not quite
+        the most there are."""
+        kept = len(text)
+        while kept > 0:
+            tokens = self._measure(text[-kept:] if at_end else text[:kept])
+            if tokens <= room:
+                break
+            kept = max(0, min(kept - 1, kept * room // tokens))
+        return kept
+
+    def _piece(self, text: str) -> _Piece:
+        return _Piece(text, self._measure(text))
+
+    def _weight(self, request: str) -> int:
+        """Tokens of a request with this text."""
+        system = self._prompts.render("summary/system")
+        return self._measure(system) + self._measure(request) + _AROUND
 
     def _demand_usable(self, answer: str, source: str, max_tokens: int) -> None:
         if not answer:
@@ -160,9 +223,18 @@ class Summariser:
         if self._measure(answer) > max_tokens * _LONGEST:
             raise _Unusable("the summary is longer than its share of the window")
 
-    def _entries(self, leaving: Sequence[Message], room: int) -> list[str]:
-        most = max(_LINE, min(_ENTRY, room * _ROUNDS // (2 * len(leaving))))
-        return [self._entry(message, most) for message in leaving]
+    def _entries(self, leaving: Sequence[Message], room: int) -> list[_Piece]:
+        """The messages as they are shown, the longest of them shortened to what the planned rounds
+        hold."""
+        share = max(0, room) * _ROUNDS // (2 * len(leaving))
+        pieces: list[_Piece] = []
+        for message in leaving:
+            piece = self._piece(self._entry(message, _ENTRY))
+            if piece.tokens > share:
+                most = max(_LINE, min(_ENTRY, len(piece.text)) * share // piece.tokens)
+                piece = self._piece(self._entry(message, most))
+            pieces.append(piece)
+        return pieces
 
     def _entry(self, message: Message, most: int) -> str:
         text = _said(message)
@@ -209,13 +281,14 @@ class Summariser:
             short = " ".join(_said(message)[: 4 * _LINE].split())
             if message.kind in ("message", "reply") and short:
                 lines.append(f"{speaker(message)}: {short[:_LINE]}")
-        most = max_tokens * _CHARS_PER_TOKEN
-        size = sum(map(len, lines))
-        while lines and size > most // 2:
-            size -= len(lines.pop(len(lines) // 2))
+        sizes = [self._measure(line) + 2 for line in lines]
+        while lines and sum(sizes) > max_tokens // 2:
+            middle = len(lines) // 2
+            del lines[middle], sizes[middle]
+        kept = self._fitting(previous, max_tokens - sum(sizes), at_end=True)
         return self._prompts.render(
             "summary/digest",
-            previous=previous[-(most - size) :],
+            previous=previous[len(previous) - kept :],
             lines=lines,
             messages=messages,
         )
@@ -244,21 +317,7 @@ def _source(message: Message) -> str:
 
 def _words(max_tokens: int, room: int) -> int:
     # In a small room the notes must leave place for what is still to be folded into them.
-    return max(40, min(max_tokens * 2 // 3, room // 24))
-
-
-def _filled(entries: Sequence[str], room: int) -> tuple[str, list[str]]:
-    """As many entries as fit a room, as one text, and what is left. At least a part of the
-    first."""
-    taken, size = 0, 0
-    for entry in entries:
-        if size + len(entry) + 1 > room:
-            break
-        size += len(entry) + 1
-        taken += 1
-    if taken or not entries:
-        return "\n".join(entries[:taken]), list(entries[taken:])
-    return entries[0][:room], [entries[0][room:], *entries[1:]]
+    return max(40, min(max_tokens * 2 // 3, room // 12))
 
 
 def _with_identifiers(prompts: Prompts, text: str, source: str, most: int) -> str:

@@ -121,7 +121,8 @@ class AsyncAgent(AsyncTalking, AsyncTimed):
 
         Raises:
             AlreadyExists: the name is taken.
-            ConfigError: a setting cannot work; nothing was changed.
+            ConfigError: a setting cannot work, or no way leads to a model of that name; nothing was
+                changed.
             ToolDefinitionError: the tools cannot be used together; nothing was changed.
             InvalidInput: what cannot be a name.
             NotFound: the agent was deleted.
@@ -175,7 +176,8 @@ class AsyncAgents:
 
         Raises:
             AlreadyExists: the name is taken, or two blocks have one label.
-            ConfigError: a setting or the rules cannot work; nothing was stored.
+            ConfigError: a setting or the rules cannot work, or no way leads to a model of that
+                name; nothing was stored.
             ToolDefinitionError: the tools cannot be used together; nothing was stored.
             InvalidInput: what cannot be a name or a block; nothing was stored.
         """
@@ -211,7 +213,8 @@ class AsyncAgents:
 
         Raises:
             AlreadyExists: it holds another block under the label of a shared one given here.
-            ConfigError: a setting cannot work; nothing was stored.
+            ConfigError: a setting cannot work, or no way leads to a model of that name; nothing was
+                stored.
             ToolDefinitionError: the tools cannot be used together; nothing was stored.
             InvalidInput: what cannot be a name or a block; nothing was stored.
         """
@@ -278,6 +281,7 @@ class AsyncAgents:
         settings: Mapping[str, Any],
     ) -> tuple[AgentRecord, Model | None]:
         given = given_model(model)
+        self._scheduler.bodies.require_way(given)
         now = self._scheduler.clock.now()
         hashes = {tool.name: tool.schema_hash for tool in tools}
         checked = settled({}, settings)
@@ -334,6 +338,7 @@ async def _change(
     settings: Mapping[str, Any],
 ) -> AgentRecord:
     given = None if model is UNCHANGED else given_model(model)
+    scheduler.bodies.require_way(given)
     wanted = None if name is None else checked_name(name, "an agent's name")
     code = None if tools is None else checked_code(tools)
 

@@ -11,7 +11,8 @@ from os import PathLike
 from pagedaemon.agent import checked_name
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.handles import intake
-from pagedaemon.handles.page import Page, aware, checked_id, number, offset_of, several, words
+from pagedaemon.handles.arguments import checked_floor, checked_instant
+from pagedaemon.handles.page import Page, checked_id, number, offset_of, several, words
 from pagedaemon.memory import archival, documents
 from pagedaemon.memory.chunks import CHUNK_CHARS
 from pagedaemon.memory.documents import Document, Loaded, Progress
@@ -88,7 +89,6 @@ class AsyncArchive:
             InvalidInput: empty text or a value out of its range; nothing was stored.
             NotFound: the agent was deleted.
         """
-        aware(happened_at, expires_at)
         number(importance, "importance")
         number(confidence, "confidence", required=True)
         new = NewPassage(
@@ -100,8 +100,8 @@ class AsyncArchive:
             source_kind="api",
             source_id=source,
             label="owner",
-            happened_at=happened_at,
-            expires_at=expires_at,
+            happened_at=checked_instant(happened_at, "happened_at"),
+            expires_at=checked_instant(expires_at, "expires_at"),
         )
 
         def work(tx: Transaction) -> PassageRow:
@@ -140,21 +140,20 @@ class AsyncArchive:
 
         Raises:
             NotFound: the agent was deleted.
-            InvalidInput: a negative page, a page size below 1, a naive datetime, or a value of
-                another type.
+            InvalidInput: a negative page, a page size below 1, a datetime that is naive or that UTC
+                cannot express, a floor that is no cosine, or a value of another type.
         """
-        offset = offset_of(page, page_size, start, end)
+        offset = offset_of(page, page_size)
         asked = words(query)
         given = PassageFilter(
             self._agent_id,
             self._scheduler.clock.now(),
             several(tags, "tags"),
             several(kinds, "kinds", archival.KINDS),
-            start,
-            end,
+            checked_instant(start, "start"),
+            checked_instant(end, "end"),
         )
-
-        number(floor, "floor")
+        floor = checked_floor(floor)
         near = await nearby(self._scheduler.meaning, asked, rows.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
@@ -207,13 +206,19 @@ class AsyncArchive:
         return await self._scheduler.store.write(work)
 
     async def count(self) -> int:
-        """Records stored.
+        """How many records there are: as many as `search()` finds, those that have expired not
+        among them.
 
         Raises:
             NotFound: the agent was deleted.
         """
-        counts = await self._scheduler.store.read(lambda tx: agent_rows.counts(tx, self._agent_id))
-        return counts[1]
+        given = PassageFilter(self._agent_id, self._scheduler.clock.now())
+
+        def work(tx: Transaction) -> int:
+            agent_rows.require(tx, self._agent_id)
+            return find_passages(tx, None, given, offset=0, limit=1)[1]
+
+        return await self._scheduler.store.read(work)
 
     async def load(
         self,
@@ -299,7 +304,8 @@ class AsyncArchive:
         return await intake.load(self._scheduler, self._agent_id, read, progress)
 
     async def documents(self) -> list[Document]:
-        """What was loaded, by name.
+        """What was loaded, by name. Of a load that was cut off, what it had stored is told too, and
+        nothing says that it is not all: `load` ends only when it is.
 
         Raises:
             NotFound: the agent was deleted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
@@ -26,6 +27,10 @@ UNCHANGED: Final = Unchanged.UNCHANGED
 NotGiven: TypeAlias = Literal[Unchanged.UNCHANGED]
 
 
+LARGEST = 2**63 - 1
+"""The largest whole number that a store can hold or compare."""
+
+
 def checked_whole(value: object, what: str, *, least: int | None = None) -> int:
     """The value, if it is a whole number.
 
@@ -34,13 +39,54 @@ def checked_whole(value: object, what: str, *, least: int | None = None) -> int:
         least: the smallest it may be.
 
     Raises:
-        InvalidInput: it is none, or too small.
+        InvalidInput: it is none, or too small, or more than a store can hold.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"{what} is a whole number, not {_named(value)}")
     if least is not None and value < least:
         raise InvalidInput(f"{what} is at least {least}, not {value}")
+    if abs(value) > LARGEST:
+        raise InvalidInput(f"{what} is at most {LARGEST}: it has {value.bit_length()} bits")
     return value
+
+
+def checked_instant(value: object, what: str) -> datetime | None:
+    """The value in UTC, if it is an instant; None stays None.
+
+    Args:
+        what: how the message names it.
+
+    Raises:
+        InvalidInput: it is no datetime, has no time zone, or lies outside the years 1 to 9999 once
+            it is told in UTC.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise InvalidInput(
+            f"{what} is a datetime, not {_named(value)}: datetime.fromisoformat makes one of text"
+        )
+    if value.utcoffset() is None:
+        raise InvalidInput(f"{what} has no time zone: give it one, such as datetime.UTC")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(
+            f"{what} is outside the years 1 to 9999 in UTC: give an instant within, or None"
+        ) from error
+
+
+def checked_floor(value: object) -> float | None:
+    """The value, if it is a cosine; None stays None.
+
+    Raises:
+        InvalidInput: it is no finite number from -1 to 1.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
+        raise InvalidInput(f"floor is a cosine, a number from -1 to 1, not {_named(value)}")
+    return float(value)
 
 
 def checked_seconds(

@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pagedaemon.agent import Block, checked_label, checked_name
 from pagedaemon.errors import AlreadyExists, InvalidInput, NotFound
+from pagedaemon.handles.arguments import checked_whole
 from pagedaemon.handles.blocks import OWNER, AsyncBlock
 from pagedaemon.memory import blocks as core
 from pagedaemon.scheduler import Scheduler
@@ -26,7 +27,9 @@ def add_block(
     Raises:
         AlreadyExists: the name is taken.
         EditRefused: the value is over the limit.
+        InvalidInput: no store can hold the limit.
     """
+    checked_whole(block.limit, f"the limit of block {block.label!r}")
     value = core.check_value(block.label, block.value, block.limit)
     try:
         return rows.add(
@@ -169,29 +172,41 @@ class AsyncAgentBlocks:
 
         return AsyncBlock(self._scheduler, await self._scheduler.store.write(work))
 
-    async def detach(self, label: str) -> None:
+    async def detach(self, block: str | AsyncBlock) -> None:
         """Takes a block off this agent.
 
         A block that stands alone, one with a name, stays in its space. One without, made for an
         agent, goes with the last agent that holds it: it is deleted with its history, as it would
         be with the agent. To keep it, attach it to another agent first.
 
+        Args:
+            block: the label that this agent has for it, or the stored block, whatever it is called
+                here.
+
         Raises:
-            NotFound: the agent holds none with that label, or was deleted.
+            NotFound: the agent holds none with that label, or not this one, or was deleted.
             InvalidInput: what cannot be a label.
         """
-        wanted = checked_label(label)
+        wanted = block if isinstance(block, AsyncBlock) else checked_label(block)
 
         def work(tx: Transaction) -> None:
-            row = self._held(tx, wanted)
+            label = wanted if isinstance(wanted, str) else self._label_of(tx, wanted)
+            row = self._held(tx, label)
             if held_only_by(tx, row, self._agent_id):
                 rows.remove(tx, [row.id])
                 return
-            rows.detach(tx, self._agent_id, wanted)
+            rows.detach(tx, self._agent_id, label)
             if row.owner_agent_id == self._agent_id:
                 rows.set_owner(tx, row.id, None)
 
         await self._scheduler.store.write(work)
+
+    def _label_of(self, tx: Transaction, block: AsyncBlock) -> str:
+        label = held_as(tx, self._agent_id, block)
+        if label is None:
+            agent_rows.require(tx, self._agent_id)
+            raise NotFound(f"this agent does not hold the block {block.label!r}")
+        return label
 
     def _held(self, tx: Transaction, label: str) -> BlockRow:
         row = rows.one_of_agent(tx, self._agent_id, label)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Generic, TypeVar
 
 from pagedaemon.errors import InvalidInput
@@ -95,11 +94,11 @@ def number(value: object, what: str, *, required: bool = False) -> None:
         raise InvalidInput(f"{what} is a number, not {type(value).__name__}")
 
 
-def offset_of(page: object, size: object, *instants: object) -> int:
+def offset_of(page: object, size: object) -> int:
     """The number of a page's first hit, from 0.
 
     Raises:
-        InvalidInput: there is no such page, or one of the instants is none.
+        InvalidInput: there is no such page.
     """
     for value, what in ((page, "page"), (size, "page_size")):
         if isinstance(value, bool) or not isinstance(value, int):
@@ -110,20 +109,4 @@ def offset_of(page: object, size: object, *instants: object) -> int:
         raise InvalidInput(f"pages count from 0 and hold at least 1: page={page}, page_size={size}")
     if page * size > MOST or size > MOST:
         raise InvalidInput(f"no search goes beyond hit {MOST}: page={page}, page_size={size}")
-    aware(*instants)
     return page * size
-
-
-def aware(*instants: object) -> None:
-    """Refuses what is no datetime with a time zone; None may be.
-
-    Raises:
-        InvalidInput: another type, or a naive datetime.
-    """
-    for instant in instants:
-        if instant is None:
-            continue
-        if not isinstance(instant, datetime):
-            raise InvalidInput(f"{instant!r} is no datetime: datetime.fromisoformat makes one")
-        if instant.utcoffset() is None:
-            raise InvalidInput(f"{instant!r} has no time zone: give one, such as datetime.UTC")

@@ -10,7 +10,8 @@ from typing import cast, get_args
 
 from pagedaemon.errors import NotFound
 from pagedaemon.handles import intake
-from pagedaemon.handles.page import Page, number, offset_of, several, text_or_none, words
+from pagedaemon.handles.arguments import checked_floor, checked_instant
+from pagedaemon.handles.page import Page, offset_of, several, text_or_none, words
 from pagedaemon.memory.documents import Progress
 from pagedaemon.memory.effects import nearby
 from pagedaemon.memory.history import IMPORTED, Imported, OnError
@@ -29,6 +30,8 @@ class RecallHit:
     """A found message. `score` is higher for better, comparable within one search only."""
 
     message: Message
+    """As it is stored. What was said with it is `text` of the hit: the message of a reply through
+    `send_message` has its words in its call, and an empty `text` of its own."""
     conversation_id: str
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -84,10 +87,10 @@ class AsyncRecall:
 
         Raises:
             NotFound: the agent was deleted.
-            InvalidInput: a negative page, a page size below 1, a naive datetime, or a value of
-                another type.
+            InvalidInput: a negative page, a page size below 1, a datetime that is naive or that UTC
+                cannot express, a floor that is no cosine, or a value of another type.
         """
-        offset = offset_of(page, page_size, start, end)
+        offset = offset_of(page, page_size)
         asked = words(query)
         for value, what in ((author, "author"), (conversation_id, "conversation_id")):
             text_or_none(value, what)
@@ -96,11 +99,10 @@ class AsyncRecall:
             roles=cast("tuple[Role, ...]", several(roles, "roles", get_args(Role))),
             author=author,
             conversation_id=conversation_id,
-            start=start,
-            end=end,
+            start=checked_instant(start, "start"),
+            end=checked_instant(end, "end"),
         )
-
-        number(floor, "floor")
+        floor = checked_floor(floor)
         near = await nearby(self._scheduler.meaning, asked, queries.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[MessageHit], int]:
@@ -117,7 +119,8 @@ class AsyncRecall:
         return Page(found, total, page, page_size)
 
     async def count(self) -> int:
-        """Messages stored, all conversations together.
+        """Messages stored, all conversations together: also summaries, heartbeats and other events,
+        which no search finds.
 
         Raises:
             NotFound: the agent was deleted.

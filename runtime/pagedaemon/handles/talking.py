@@ -80,10 +80,11 @@ class AsyncTalking:
             author: who says it, where several people talk in one conversation: one line of at most
                 200 characters, shown to the model with the message.
             reply_type: the type the reply must have, for a program to use: a pydantic model, a
-                dataclass, a `TypedDict`, `Literal[...]`, `list[...]`, or whatever else a
-                `pydantic.TypeAdapter` takes and JSON can express. The agent is told its JSON schema
-                with this message; a reply that does not fit is not the user's, but tried again, at
-                most `Limits.reply_retries` times. None: words.
+                dataclass, a `TypedDict` (before Python 3.12 that of `typing_extensions`),
+                `Literal[...]`, `list[...]`, or whatever else a `pydantic.TypeAdapter` takes and
+                JSON can express. The agent is told its JSON schema with this message; a reply that
+                does not fit is not the user's, but tried again, at most `Limits.reply_retries`
+                times. None: words.
             key: a name of your own for this message, one line of at most 200 characters: sent again
                 with it, the same message is not said again, but gives the same turn for ever,
                 waiting for its end where it has not ended. What ended with an error raises a

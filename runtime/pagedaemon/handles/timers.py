@@ -60,7 +60,8 @@ class AsyncSchedule:
         """It rings no more. A turn it has queued already stays.
 
         Returns:
-            whether it was still to ring.
+            whether it was still to ring: False also where it was cancelled already, or its agent
+            was deleted.
         """
         row = self._row
         gone = await self._scheduler.store.write(lambda tx: rows.remove(tx, row.agent_id, row.id))
@@ -126,8 +127,17 @@ class AsyncTimed:
         return AsyncSchedule(self._scheduler, row)
 
     async def schedules(self) -> list[AsyncSchedule]:
-        """Its timers that are still to ring, the next first; also those it has set itself."""
-        found = await self._scheduler.store.read(lambda tx: rows.of_agent(tx, self._record.id))
+        """Its timers that are still to ring, the next first; also those it has set itself.
+
+        Raises:
+            NotFound: the agent was deleted.
+        """
+
+        def work(tx: Transaction) -> tuple[ScheduleRow, ...]:
+            agent_rows.require(tx, self._record.id)
+            return rows.of_agent(tx, self._record.id)
+
+        found = await self._scheduler.store.read(work)
         return [AsyncSchedule(self._scheduler, row) for row in found]
 
     async def pause_heartbeats(
@@ -158,7 +168,16 @@ class AsyncTimed:
 
     async def resume_heartbeats(self) -> bool:
         """Its timers wake it again, also where it has held them itself. Returns whether they were
-        held."""
-        held = await self._scheduler.store.write(lambda tx: rows.resume(tx, self._record.id))
+        held.
+
+        Raises:
+            NotFound: the agent was deleted.
+        """
+
+        def work(tx: Transaction) -> bool:
+            agent_rows.require(tx, self._record.id)
+            return rows.resume(tx, self._record.id)
+
+        held = await self._scheduler.store.write(work)
         self._scheduler.timers.look()
         return held

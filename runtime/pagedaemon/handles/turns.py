@@ -107,7 +107,7 @@ class AsyncTurnHandle:
         However it ends is told by the turn's `stop_reason` and `error`, and never raised.
 
         Args:
-            timeout: seconds to wait at most. None: as long as it takes.
+            timeout: seconds to wait at most; with 0 it only looks. None: as long as it takes.
 
         Raises:
             TimeoutError: it has not ended by then, and goes on.
@@ -121,8 +121,19 @@ class AsyncTurnHandle:
         self._require_outside()
         if timeout is not None:
             timeout = checked_seconds(timeout, "the timeout", least=0.0)
-        async with asyncio.timeout(timeout):
-            return await self._scheduler.end_of(self._id, self._conversation_id)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._scheduler.end_of(self._id, self._conversation_id)
+        except TimeoutError:
+            # With little time to wait there was none to look.
+            ended = await self._scheduler.store.read(self._ended)
+            if ended is None:
+                raise
+            return ended
+
+    def _ended(self, tx: Transaction) -> Turn | None:
+        row = self._row(tx)
+        return journal.turn_record(tx, row) if row.status == "done" else None
 
     async def stop(self) -> Turn:
         """Stops it and waits until its end is written: a turn that has ended stays as it ended.

@@ -117,6 +117,24 @@ class Assembly:
             for call in self._calls:
                 yield from call.announce()
 
+    @property
+    def settled(self) -> bool:
+        """Whether what has come could be all: something was said or called, and no call is broken
+        off."""
+        whole = all(
+            not call.arguments or _object(call.arguments) is not None
+            for call in self._finished_calls()
+        )
+        return whole and bool(self._text or self._refusal or self._calls)
+
+    def done(self) -> list[Part]:
+        """The endpoint has said that nothing more comes. Some never say how the reply ended: then
+        it has stopped, if it could be whole."""
+        if self._finish or not self.settled:
+            return []
+        self._finish = "stop"
+        return [part for call in self._calls for part in call.announce()]
+
     def reply(self) -> Reply:
         """The whole reply.
 

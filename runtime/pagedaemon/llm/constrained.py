@@ -84,7 +84,7 @@ class Constrained(Wrapping):
             return reply
         spoken = _spoken(text)
         if spoken is not None:
-            return replace(reply, content=spoken, opaque={**reply.opaque, SAID: text})
+            return replace(reply, content=spoken, opaque={SAID: text, **reply.opaque})
         names = frozenset(tool["function"]["name"] for tool in request.tools)
         found = read_calls(text, names)
         if found is not None:
@@ -94,7 +94,7 @@ class Constrained(Wrapping):
         else:
             return reply
         finish = reply.finish if reply.finish == "length" else "tool_calls"
-        opaque = {**reply.opaque, SAID: text}
+        opaque = {SAID: text, **reply.opaque}
         return replace(reply, content=rest, calls=calls, finish=finish, opaque=opaque)
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:

@@ -11,10 +11,12 @@ from pagedaemon.errors import ConfigError
 from pagedaemon.llm.constrained import Constrained
 from pagedaemon.llm.litellm import LiteLLMModel
 from pagedaemon.llm.openai import PREFIX, OpenAIModel
+from pagedaemon.llm.own import Own, require_async
 from pagedaemon.llm.prices import Priced
 from pagedaemon.llm.protocol import ChatModel, Part, Reply, Request
 from pagedaemon.llm.retrying import Retrying
 from pagedaemon.llm.text_calls import TextCalls
+from pagedaemon.llm.thoughts import Thoughts
 from pagedaemon.llm.wrapping import Signed
 from pagedaemon.resources import Prompts
 
@@ -41,6 +43,10 @@ def connect(
 
         return OfflineModel()
     chat = _bare(model, custom)
+    if model.constrained or model.reads_text_calls:
+        # Not around a hosted model, whose provider parts thoughts from text: what it says of such
+        # marks is to the letter.
+        chat = Thoughts(chat)
     if model.constrained:
         chat = Constrained(chat, prompts if prompts is not None else Prompts())
     if model.reads_text_calls:
@@ -50,16 +56,24 @@ def connect(
 
 def _bare(model: Model, custom: Mapping[str, ChatModel]) -> ChatModel:
     """The model itself, without what is put around all of them."""
+    require_way(model.name, custom)
     if model.name in custom:
-        return custom[model.name]
-    if model.name.startswith(PREFIX):
-        return OpenAIModel(model)
-    provider, _, bare = model.name.partition("/")
-    if provider and bare:
-        return LiteLLMModel(model)
+        return Own(custom[model.name])
+    return OpenAIModel(model) if model.name.startswith(PREFIX) else LiteLLMModel(model)
+
+
+def require_way(name: str, custom: Mapping[str, ChatModel]) -> None:
+    """Refuses a name that cannot be a model's, whatever keys and packages there are.
+
+    Raises:
+        ConfigError: no way leads to a model of that name.
+    """
+    provider, _, bare = name.partition("/")
+    if name in custom or name == OFFLINE or (provider and bare):
+        return
     bare = bare or provider or "<model>"
     raise ConfigError(
-        f"There is no model {model.name!r}. Give 'openai/<model>' with a key, or 'offline', or a "
+        f"There is no model {name!r}. Give 'openai/<model>' with a key, or 'offline', or a "
         "name in models={...}, or another provider's as '<provider>/<model>', such as "
         f"'anthropic/<model>'. A local server's: {PREFIX + bare!r} with its `base_url`."
     )
@@ -72,9 +86,14 @@ class Connections:
     Args:
         custom: models by their own names.
         prompts: what constrained models read of their tools. None: the shipped texts.
+
+    Raises:
+        ConfigError: a custom model is not asynchronous.
     """
 
     def __init__(self, custom: Mapping[str, ChatModel], prompts: Prompts | None = None) -> None:
+        for name, model in custom.items():
+            require_async(name, model)
         self._custom = dict(custom)
         self._prompts = prompts
         self._made: dict[str, tuple[str, ChatModel]] = {}
@@ -93,6 +112,14 @@ class Connections:
                 made = connect(model, self._custom, self._prompts)
                 self._made[key] = (model.name, made)
             return self._made[key][1]
+
+    def require(self, model: Model) -> None:
+        """Makes sure that a model of that name can be meant, without making it.
+
+        Raises:
+            ConfigError: no way leads to it.
+        """
+        require_way(model.name, self._custom)
 
     async def aclose(self) -> None:
         """Lets go of all that were made, and of the custom ones that were asked for. What one of

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -107,8 +107,8 @@ class OpenAIModel:
         The time limit counts waiting for the endpoint only, not what the listener does meanwhile.
 
         Raises:
-            ModelError: as `complete`; `ModelUnavailable` also where the stream ends before its
-                finish.
+            ModelError: as `complete`; `ModelUnavailable` also where the stream ends without a
+                finish and without `[DONE]`, or in the middle of a call.
         """
         client = await self._connected()
         from openai import AsyncStream
@@ -121,6 +121,7 @@ class OpenAIModel:
             stream_cls=AsyncStream[object],
         )
         chunks, left = await self._within(self._model.timeout, asking)
+        farewell = Farewell(chunks)
         try:
             if "json" in chunks.response.headers.get("content-type", ""):
                 # It ignored the wish for a stream, or reports an error under status 200.
@@ -134,6 +135,9 @@ class OpenAIModel:
                 if chunk is None:
                     break
                 for part in assembly.add(chunk):
+                    yield part
+            if farewell.said:
+                for part in assembly.done():
                     yield part
             yield assembly.reply()
         finally:
@@ -269,6 +273,27 @@ class OpenAIModel:
 
     def _clean(self, text: str) -> str:
         return text.replace(self._secret, "[key]") if self._secret else text
+
+
+class Farewell:
+    """Notes whether a stream ended with `[DONE]`, which the client keeps to itself.
+
+    Args:
+        stream: of the `openai` package, not begun yet. Of any other kind it notes nothing.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.said = False
+        """Whether it has."""
+        events = getattr(stream, "_iter_events", None)
+        if events is not None:
+            stream._iter_events = lambda: self._noting(events())
+
+    async def _noting(self, events: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        async for event in events:
+            if event.data.startswith("[DONE]"):
+                self.said = True
+            yield event
 
 
 def json_body(body: Any) -> bytes:

@@ -30,8 +30,8 @@ ORIGIN = "origin"
 them is sent; the key itself to none. Without it they are sent to whichever model comes next."""
 
 SAID = "said"
-"""Key in `Reply.opaque`: the model's whole text, where calls were read out of it. Kept, and never
-sent: the calls are."""
+"""Key in `Reply.opaque`: the model's whole text, where calls or thoughts were read out of it. Kept,
+and never sent: the calls and the rest are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,8 @@ Part: TypeAlias = TextPart | ReasoningPart | CallPart | Restart | Reply
 
 
 class ChatModel(Protocol):
-    """A model that can be asked. Implementations raise only `ModelError`s."""
+    """A model that can be asked. Implementations raise only `ModelError`s; whatever else a user's own
+    one raises becomes `BadReply`, with that as its cause."""
 
     async def complete(self, request: Request) -> Reply:
         """The whole reply.

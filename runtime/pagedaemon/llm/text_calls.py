@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import replace
 
-from pagedaemon.llm.protocol import SAID, CallPart, Part, Reply, Request, TextPart
+from pagedaemon.llm.protocol import SAID, CallPart, Part, Reply, Request, Restart, TextPart
 from pagedaemon.llm.tolerant import may_begin, read_calls
 from pagedaemon.llm.wrapping import Wrapping
 
@@ -13,8 +13,9 @@ from pagedaemon.llm.wrapping import Wrapping
 class TextCalls(Wrapping):
     """Turns a reply without calls into one with them, where its text says them.
 
-    Kept under `SAID` is what the model said, to the letter. While streaming, text is shown as it
-    comes up to where a call may begin, and the rest when it is known what it was.
+    Kept under `SAID` is what the model said, to the letter, unless more of it was kept before.
+    While streaming, text is shown as it comes up to where a call may begin, and the rest when it is
+    known what it was.
     """
 
     async def heard(self, request: Request, reply: Reply) -> Reply:
@@ -29,7 +30,7 @@ class TextCalls(Wrapping):
             content=found.rest,
             calls=found.calls,
             finish="length" if reply.finish == "length" else "tool_calls",
-            opaque={**reply.opaque, SAID: reply.content},
+            opaque={SAID: reply.content, **reply.opaque},
         )
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
@@ -58,6 +59,8 @@ class TextCalls(Wrapping):
                             yield CallPart(index, call.name, call.arguments)
                     yield reply
                 else:
+                    if isinstance(part, Restart):
+                        text, shown = "", 0
                     yield part
 
 

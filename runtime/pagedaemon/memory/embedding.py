@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pagedaemon.clock import Clock
 from pagedaemon.errors import ConfigError, EmbeddingError, InvalidInput
+from pagedaemon.llm.embedding.answers import vectors_of
 from pagedaemon.llm.embedding.chunking import chunks
-from pagedaemon.llm.embedding.protocol import Embedder, Purpose
+from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.memory.recall import speaker
 from pagedaemon.memory.search import Near
 from pagedaemon.messages import Message
@@ -177,7 +178,7 @@ class Meaning:
         if not asked or self._failures:
             return None
         try:
-            (vector,) = await self._vectors(asked, "query")
+            (vector,) = await vectors_of(self._embedder, asked, "query")
             found = await self._index.search(vector, limit, allowed=allowed)
         except (EmbeddingError, InvalidInput) as error:
             self._failures += 1
@@ -334,7 +335,7 @@ class Meaning:
         flat = [piece for some in pieces for piece in some]
         found: list[Vector] = []
         for at in range(0, len(flat), BATCH):
-            found += await self._vectors(flat[at : at + BATCH], "document")
+            found += await vectors_of(self._embedder, flat[at : at + BATCH], "document")
         done = []
         for one, some in zip(waiting, pieces, strict=True):
             mine, found = found[: len(some)], found[len(some) :]
@@ -342,20 +343,6 @@ class Meaning:
             digest = hashlib.sha256(one.text.encode()).hexdigest()
             done.append(Embedded(pending.owner_kind, pending.owner_id, mine, digest, pending.seq))
         return done
-
-    async def _vectors(self, texts: Sequence[str], purpose: Purpose) -> list[Vector]:
-        try:
-            found = await self._embedder.embed(texts, purpose=purpose)
-        except EmbeddingError:
-            raise
-        except Exception as error:
-            # It may be anybody's code. Whatever it raises, a turn or a search must not end by it.
-            raise EmbeddingError(
-                f"{self.model}: {type(error).__name__}: {error}", kind="unavailable"
-            ) from error
-        if len(found) != len(texts):
-            raise EmbeddingError(f"{self.model}: {len(found)} vectors for {len(texts)} texts")
-        return found
 
     def _say(self, what: str) -> None:
         """In the log, once."""

@@ -134,6 +134,15 @@ class Bodies:
         """
         self._chat(agent, self.model_of(agent))
 
+    def require_way(self, model: Model | None) -> None:
+        """Makes sure that an agent may be given a model, before it is stored with it.
+
+        Raises:
+            ConfigError: no way leads to a model of that name.
+        """
+        if model is not None:
+            self._connections.require(model)
+
     def _chat(self, agent: AgentRecord, model: Model) -> ChatModel:
         if agent.settings.limits.cost is not None:
             require_prices(model)

@@ -164,8 +164,9 @@ class AgentBlocks(Named[AsyncAgentBlocks, StoredBlock]):
     def attach(self, block: Block | StoredBlock, *, label: str | None = None) -> StoredBlock:
         return self._held(self._door.wait(self._inner.attach(given(block), label=label)))
 
-    def detach(self, label: str) -> None:
-        self._door.wait(self._inner.detach(label))
+    def detach(self, block: str | StoredBlock) -> None:
+        inner = block._inner if isinstance(block, StoredBlock) else block
+        self._door.wait(self._inner.detach(inner))
 
     def _name(self, one: StoredBlock) -> str:
         return one.label

@@ -1,31 +1,28 @@
-"""Asking the model for one reply, whatever it does: its parts are checked as they come, its turn's
-time is kept, and what it reports or refuses teaches how to count."""
+"""Asking the model for one reply, whatever it does: its turn's time is kept, and what it reports or
+refuses teaches how to count."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 from pagedaemon.clock import Clock
 from pagedaemon.errors import BadReply, ContextTooLong, ModelError, ModelTimedOut
 from pagedaemon.events import Event, StepReset, StepStarted
-from pagedaemon.llm.protocol import CallPart, Part, RawCall, ReasoningPart, Reply, TextPart
+from pagedaemon.llm.protocol import Reply
 from pagedaemon.llm.tokens import Correction
 from pagedaemon.memory.eviction import evictable
 from pagedaemon.store.database import Database
-from pagedaemon.tools.toolbox import ends_us
 from pagedaemon.turn.body import Compiled
 from pagedaemon.turn.draft import Draft, read_reply
-from pagedaemon.turn.pageout import relieve
+from pagedaemon.turn.pageout import foreign_ends, relieve
 from pagedaemon.turn.speech import Speech
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.usage import believable, usage_of
 
 T = TypeVar("T")
-
-_PARTS = get_args(Part)
 
 
 class OutOfTime(Exception):
@@ -71,7 +68,6 @@ class Asking:
         try:
             async with limit:
                 async for part in contained(turn.body.chat.stream(compiled.request)):
-                    require_part(part)
                     heard = True
                     if isinstance(part, Reply):
                         reply = part
@@ -142,32 +138,6 @@ def _may_relieve(turn: OpenTurn, compiled: Compiled, error: ModelError) -> bool:
     return long and bool(evictable(turn.queue, turn.keep))
 
 
-def require_part(part: object) -> None:
-    """Refuses what a model may not give, whatever its types promised.
-
-    Raises:
-        BadReply: it is no part of a reply, or holds what is no text.
-    """
-    if not isinstance(part, _PARTS):
-        raise BadReply(f"the model gave what is no part of a reply: {type(part).__name__}")
-    texts: list[object] = []
-    if isinstance(part, Reply):
-        if not isinstance(part.calls, Sequence):
-            raise BadReply(f"the calls of a reply are no sequence: {type(part.calls).__name__}")
-        for call in part.calls:
-            if not isinstance(call, RawCall):
-                raise BadReply(f"a call of a reply is no RawCall: {type(call).__name__}")
-            texts += [call.id, call.name, call.arguments]
-        texts += [part.content, part.reasoning]
-    elif isinstance(part, TextPart | ReasoningPart):
-        texts += [part.text]
-    elif isinstance(part, CallPart):
-        texts += [part.name, part.arguments]
-    for text in texts:
-        if not isinstance(text, str):
-            raise BadReply(f"a text of the model's reply is none: {type(text).__name__}")
-
-
 async def contained(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     """What a model gives, where it may raise what would end the program or our own task.
 
@@ -176,17 +146,11 @@ async def contained(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     """
     try:
         while True:
-            try:
-                item = await anext(items)
-            except StopAsyncIteration:
-                return
-            except Exception:
-                raise
-            # The interpreter's own exceptions would end the thread that every other turn runs on.
-            except BaseException as error:
-                if ends_us(error):
-                    raise
-                raise BadReply(f"the model raised {type(error).__name__}: {error}") from error
+            with foreign_ends():
+                try:
+                    item = await anext(items)
+                except StopAsyncIteration:
+                    return
             yield item
     finally:
         if isinstance(items, AsyncGenerator):

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from pagedaemon.clock import Clock
 from pagedaemon.context.paging import Summariser, Summary
 from pagedaemon.context.window import Load
-from pagedaemon.errors import ContextOverflow
+from pagedaemon.errors import BadReply, ContextOverflow
 from pagedaemon.events import Event, PagedOut
+from pagedaemon.llm.protocol import Reply, Request
+from pagedaemon.llm.wrapping import Wrapping
 from pagedaemon.memory.carrying import CARRIED
 from pagedaemon.memory.eviction import Group, evictable, groups, oldest_to_leave
 from pagedaemon.memory.recall import fold
-from pagedaemon.messages import Message, lowest
+from pagedaemon.messages import Message, Usage, lowest
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal
 from pagedaemon.store.database import Database
 from pagedaemon.store.journal import Told
 from pagedaemon.store.transaction import Transaction
+from pagedaemon.tools.toolbox import ends_us
 from pagedaemon.turn.body import largest_parts
 from pagedaemon.turn.state import OpenTurn
+from pagedaemon.turn.usage import believable
 
 REFRESH_MOST = 400
 """Messages up to which a summary is written anew from all its originals; a longer past is
@@ -167,7 +172,8 @@ async def _summarise(
         originals = await store.read(lambda tx: rows.between(tx, turn.conversation_id, first, last))
         text = str(previous.data.get(CARRIED, {}).get("text", ""))
         messages = [message for message in originals if message.id not in in_view]
-    summariser = Summariser(body.prompts, body.chat, body.model, settings.timezone, body.gauge.text)
+    chat = _Contained(body.chat)
+    summariser = Summariser(body.prompts, chat, body.model, settings.timezone, body.gauge.text)
     summary = await summariser.fold(
         text,
         messages,
@@ -177,6 +183,40 @@ async def _summarise(
     )
     turn.unrecorded = turn.unrecorded + summary.usage
     return summary
+
+
+class _Contained(Wrapping):
+    """The model that summarises: what it may not raise or report costs the summary and not the
+    turn."""
+
+    async def complete(self, request: Request) -> Reply:
+        """The whole reply.
+
+        Raises:
+            ModelError: as the model; `BadReply` as `foreign_ends`.
+        """
+        with foreign_ends():
+            reply = await super().complete(request)
+        usage: object = reply.usage
+        return replace(reply, usage=believable(usage) if isinstance(usage, Usage) else None)
+
+
+@contextmanager
+def foreign_ends() -> Iterator[None]:
+    """While a model is waited for, which may raise what would end the program or our own task.
+
+    Raises:
+        BadReply: in place of a cancellation that nobody asked for, and of what is no `Exception`.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    # The interpreter's own exceptions would end the thread that every other turn runs on.
+    except BaseException as error:
+        if ends_us(error):
+            raise
+        raise BadReply(f"the model raised {type(error).__name__}: {error}") from error
 
 
 def _due_for_refresh(turn: OpenTurn, previous: Message) -> bool:
