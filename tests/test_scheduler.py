@@ -59,7 +59,10 @@ class TestRunning:
 
     async def test_every_listener_hears_everything_from_the_first(self) -> None:
         running = Running("turn-1", "conversation-1", taken_up=False)
-        told = [TurnStarted("turn-1", "conversation-1"), HeartbeatEvent("turn-1", "requested")]
+        told: list[Event] = [
+            TurnStarted("turn-1", "conversation-1"),
+            HeartbeatEvent("turn-1", "requested"),
+        ]
         early = [asyncio.create_task(self._heard(running)) for _ in range(2)]
         for event in told:
             running.tell(event)

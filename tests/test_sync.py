@@ -33,7 +33,7 @@ from pagedaemon.handles.timers import AsyncSchedule, AsyncTimed
 from pagedaemon.handles.turns import AsyncTurnHandle
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.runtime import AsyncSpace
-from pagedaemon.sync import blocks, handles, timers
+from pagedaemon.sync import blocks, handles, talking, timers
 from pagedaemon.sync.runtime import Space
 from pagedaemon.testing import ScriptedModel, call, say, view
 
@@ -47,7 +47,7 @@ PAIRS: dict[type, type] = {
     AsyncAgent: handles.Agent,
     AsyncConversations: handles.Conversations,
     AsyncConversation: handles.Conversation,
-    AsyncTurnHandle: handles.TurnHandle,
+    AsyncTurnHandle: talking.TurnHandle,
     AsyncSpaceBlocks: blocks.SpaceBlocks,
     AsyncAgentBlocks: blocks.AgentBlocks,
     AsyncBlock: blocks.StoredBlock,

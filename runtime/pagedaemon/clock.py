@@ -69,7 +69,11 @@ def zone(name: str) -> ZoneInfo:
 
 
 def local_stamp(instant: datetime, zone_name: str) -> str:
-    """An instant as the model reads it: ``Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)``."""
-    local = instant.astimezone(zone(zone_name))
+    """An instant as the model reads it: ``Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)``. At the
+    very edges of the calendar, where a zone would be in year 0 or 10000, in UTC."""
+    try:
+        local = instant.astimezone(zone(zone_name))
+    except OverflowError:
+        local, zone_name = instant.astimezone(UTC), "UTC"
     offset = local.strftime("%z")
     return f"{local.strftime('%A %Y-%m-%d %H:%M:%S')} {offset[:3]}:{offset[3:]} ({zone_name})"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
@@ -35,7 +35,10 @@ class Frozen(BaseModel):
     """
 
     # Values are left out of every message: one of them may be a key.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Built when first used: most programs give a few of these only, and each costs milliseconds.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
     refusal: ClassVar[type[ConfigError | InvalidInput]] = ConfigError
     """What is raised for a value that cannot work."""
@@ -218,8 +221,13 @@ class Style(Frozen):
         return self.continue_on == "heartbeat"
 
 
-MEMGPT = Style(name="memgpt", reply="tool", continue_on="heartbeat", thoughts="argument")
-NATIVE = Style(name="native", reply="content", continue_on="call", thoughts="provider")
+# Made without validation, which would build the class with every import of the package.
+MEMGPT = Style.model_construct(
+    name="memgpt", reply="tool", continue_on="heartbeat", thoughts="argument"
+)
+NATIVE = Style.model_construct(
+    name="native", reply="content", continue_on="call", thoughts="provider"
+)
 STYLES = {style.name: style for style in (MEMGPT, NATIVE)}
 
 
@@ -291,6 +299,7 @@ class ToolRule(Frozen):
     tool: ToolName
     """Which tool it is about: one of the agent's own or a built-in one."""
 
+    # For type checkers each rule says its own: otherwise they make one up that takes no position.
     def __init__(self, tool: str = "", **fields: Any) -> None:
         super().__init__(**{"tool": tool, **fields})
 
@@ -300,6 +309,10 @@ class First(ToolRule):
 
     rule: Literal["first"] = "first"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, tool: str, *, rule: Literal["first"] = ...) -> None: ...
+
 
 class Terminal(ToolRule):
     """Ends the turn, whatever else asked to go on. It may not be called before all that is
@@ -307,12 +320,22 @@ class Terminal(ToolRule):
 
     rule: Literal["terminal"] = "terminal"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, tool: str, *, rule: Literal["terminal"] = ...) -> None: ...
+
 
 class After(ToolRule):
     """Says what may be called next after it: `After("search", then=("fetch", "search"))`."""
 
     rule: Literal["after"] = "after"
     then: ToolNames
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, tool: str, *, then: Sequence[str], rule: Literal["after"] = ...
+        ) -> None: ...
 
 
 class Conditional(ToolRule):
@@ -328,6 +351,18 @@ class Conditional(ToolRule):
     field: str | None = None
     """Where the result is a JSON object: compare this field of it. None: the whole result."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            tool: str,
+            *,
+            cases: Mapping[str, Sequence[str]],
+            default: Sequence[str],
+            field: str | None = None,
+            rule: Literal["conditional"] = ...,
+        ) -> None: ...
+
 
 class AtMost(ToolRule):
     """May be called so many times in a turn, and no more: `AtMost("mail", calls=1)`."""
@@ -335,12 +370,20 @@ class AtMost(ToolRule):
     rule: Literal["at_most"] = "at_most"
     calls: int = Field(gt=0)
 
+    if TYPE_CHECKING:
+
+        def __init__(self, tool: str, *, calls: int, rule: Literal["at_most"] = ...) -> None: ...
+
 
 class Required(ToolRule):
     """Must have run before the turn may end: the agent thinks again until it has. A tool whose code
     is not loaded holds no turn."""
 
     rule: Literal["required"] = "required"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, tool: str, *, rule: Literal["required"] = ...) -> None: ...
 
 
 Rule: TypeAlias = Annotated[
@@ -390,8 +433,8 @@ class Settings(Frozen):
     """Whether a new conversation starts with what the others came to: their running summaries, and
     the last words of the latest. Off, since conversations may be with different people; for one
     of them, give `conversations.ensure(name, continue_from=...)`."""
-    limits: Limits = Limits()
-    paging: Paging = Paging()
+    limits: Limits = Field(default_factory=Limits)
+    paging: Paging = Field(default_factory=Paging)
     rules: tuple[Rule, ...] = ()
     """What it may call when, such as `rules=(First("load"), Required("log"))`. All hold
     together. A call against one is answered with what may be called now, and is not run."""

@@ -160,6 +160,8 @@ class AsyncRuntime:
         self._tools = checked_code(tools)
         self._prompts = Prompts(None if prompts is None else _folder(prompts, "prompts"))
         self._connections = Connections(_checked_models(models), self._prompts)
+        if self._model is not None:
+            self._connections.require(self._model)
         self._clock: Clock = SystemClock() if clock is None else _checked_clock(clock)
         self._recover = checked_flag(recover, "recover", refusal=ConfigError)
         self._lease_seconds = checked_seconds(

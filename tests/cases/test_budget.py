@@ -11,7 +11,7 @@ import pytest
 
 from pagedaemon import AsyncRuntime, Block, Model, tool
 from pagedaemon.errors import ContextOverflow, ContextTooLong, ModelTimedOut
-from pagedaemon.events import PagedOut
+from pagedaemon.events import PagedOut, TurnEnded
 from pagedaemon.llm.protocol import Request
 from pagedaemon.llm.tokens import PER_REQUEST, TokenCounter
 from pagedaemon.messages import Usage
@@ -84,7 +84,8 @@ async def test_a_request_so_long_that_it_times_out_is_shortened_once_and_answere
         refused = len(model.requests)
         await agent.send("Good.")
     assert [type(event) for event in events].count(PagedOut) == 1
-    assert events[-1].turn.reply == "Yes: Still there?"  # type: ignore[attr-defined]
+    assert isinstance(events[-1], TurnEnded)
+    assert events[-1].turn.reply == "Yes: Still there?"
     # No manual repair, and the next turn meets no refusal any more.
     assert len(model.requests) == refused + 1
 
@@ -256,7 +257,8 @@ async def test_a_provider_that_counts_more_than_we_do_refuses_nothing_once_it_ha
         for number in range(50):
             events = [event async for event in agent.stream(chat(number))]
             paged += sum(isinstance(event, PagedOut) for event in events)
-            assert events[-1].turn.stop_reason == "end_turn"  # type: ignore[attr-defined]
+            assert isinstance(events[-1], TurnEnded)
+            assert events[-1].turn.stop_reason == "end_turn"
     assert paged >= 1
     assert all(real(request) <= window for request in model.requests)
     assert max(map(real, model.requests)) > 0.8 * window

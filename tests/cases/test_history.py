@@ -20,7 +20,7 @@ import pagedaemon
 from pagedaemon import AsyncRuntime, Model, tool
 from pagedaemon.config import Paging
 from pagedaemon.errors import ToolDefinitionError
-from pagedaemon.events import PagedOut
+from pagedaemon.events import PagedOut, TurnEnded
 from pagedaemon.llm.protocol import CALL_EXTRAS, Reply, Request
 from pagedaemon.testing import (
     ScriptedModel,
@@ -206,7 +206,8 @@ async def test_the_question_of_the_open_turn_survives_a_page_out_between_its_ste
     assert "built 1959" in str(second.messages)
     assert question in view(second).last_user
     assert view(second).events[-1]["type"] in ("heartbeat", "system_alert")
-    assert events[-1].turn.reply == "Ship 0, built 1800."  # type: ignore[attr-defined]
+    assert isinstance(events[-1], TurnEnded)
+    assert events[-1].turn.reply == "Ship 0, built 1800."
 
 
 async def test_gemini_is_given_legal_turns_after_calls_in_a_row_and_after_eviction(

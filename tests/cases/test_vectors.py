@@ -27,7 +27,7 @@ from pagedaemon.errors import (
     MissingDependency,
 )
 from pagedaemon.handles.agents import AsyncAgent
-from pagedaemon.llm.embedding import gateway
+from pagedaemon.llm.embedding import minilm
 from pagedaemon.memory.embedding import SearchStatus
 from pagedaemon.store.index.finder import IndexMode
 from pagedaemon.testing import FakeEmbedder, ScriptedModel, call, say
@@ -197,7 +197,7 @@ def test_an_embedder_that_cannot_be_had_fails_at_creation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AR-04."""
-    monkeypatch.setattr(gateway, "missing_packages", lambda: ["onnxruntime"])
+    monkeypatch.setattr(minilm, "missing_packages", lambda: ["onnxruntime"])
     with pytest.raises(MissingDependency, match="onnxruntime"):
         AsyncRuntime(tmp_path, embedder="local")
     with pytest.raises(ConfigError, match="no embedder 'minilm'"):
@@ -208,7 +208,7 @@ async def test_without_the_local_embedders_packages_search_is_by_words_and_says_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """VS-03."""
-    monkeypatch.setattr(gateway, "missing_packages", lambda: ["onnxruntime"])
+    monkeypatch.setattr(minilm, "missing_packages", lambda: ["onnxruntime"])
     async with opened(tmp_path, "auto") as runtime:
         agent = await runtime.agents.ensure("ada")
         await agent.archive.insert("green tea")

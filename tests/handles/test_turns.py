@@ -268,8 +268,9 @@ class TestLater:
         # What has ended needs no time: 0 is a look.
         for timeout in (0, 1e-9):
             assert (await handle.wait(timeout=timeout)).reply == "echo slow one"
-        with pytest.raises(InvalidInput, match="timeout"):
-            await handle.wait(timeout=-1)
+        for wrong in (-1, 10**400, float("nan")):
+            with pytest.raises(InvalidInput, match="timeout"):
+                await handle.wait(timeout=wrong)
 
     async def test_one_that_runs_is_stopped(self, desk: Desk) -> None:
         handle = await desk.main.send_later("slow one")

@@ -18,7 +18,7 @@ from pagedaemon.cli.app import loaded
 from pagedaemon.config import Model
 from pagedaemon.errors import ConfigError, NoModel, NotFound
 from pagedaemon.llm.gateway import connect
-from pagedaemon.llm.openai import PREFIX
+from pagedaemon.llm.protocol import PREFIX
 from pagedaemon.resources import starter_names
 from pagedaemon.runtime import checked_space
 from pagedaemon.sync.handles import Agent

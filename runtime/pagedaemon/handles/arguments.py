@@ -85,7 +85,7 @@ def checked_floor(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
-        raise InvalidInput(f"floor is a cosine, a number from -1 to 1, not {_named(value)}")
+        raise InvalidInput(f"floor is a number from -1 to 1 (a cosine), not {_named(value)}")
     return float(value)
 
 
@@ -105,7 +105,7 @@ def checked_seconds(
     Raises:
         InvalidInput, or the `refusal` given: it is none, or too small.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
         raise refusal(f"{what} is a number of seconds, not {_named(value)}")
     if value < least:
         raise refusal(f"{what} is at least {least:g} seconds, not {value:g}")
@@ -146,6 +146,13 @@ def checked_many(
     if isinstance(value, str | bytes | Mapping | BaseModel) or not isinstance(value, Iterable):
         raise refusal(f"{what} is a list, such as {example}, not {_named(value)}")
     return tuple(value)
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def _named(value: object) -> str:

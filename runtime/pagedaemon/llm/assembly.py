@@ -20,6 +20,7 @@ from typing import Any, Literal
 from pagedaemon.errors import BadReply, ModelUnavailable
 from pagedaemon.llm.protocol import (
     CALL_EXTRAS,
+    MOST_TOKENS,
     CallPart,
     Part,
     RawCall,
@@ -43,9 +44,6 @@ _READ = frozenset(
     }
 )
 """Fields of a message that are read here or of no use; all others are opaque."""
-
-MOST_TOKENS = 10**12
-"""Tokens above which a reported count is no report: no request has so many."""
 
 _CALL_READ = frozenset({"index", "id", "type", "function"})
 _FUNCTION_READ = frozenset({"name", "arguments"})

@@ -1,4 +1,5 @@
-"""From a model's settings to something that can be asked."""
+"""From a model's settings to something that can be asked. Each way to a model is imported when it
+is first taken."""
 
 from __future__ import annotations
 
@@ -8,15 +9,10 @@ from contextlib import AsyncExitStack
 
 from pagedaemon.config import Model
 from pagedaemon.errors import ConfigError
-from pagedaemon.llm.constrained import Constrained
-from pagedaemon.llm.litellm import LiteLLMModel
-from pagedaemon.llm.openai import PREFIX, OpenAIModel
 from pagedaemon.llm.own import Own, require_async
 from pagedaemon.llm.prices import Priced
-from pagedaemon.llm.protocol import ChatModel, Part, Reply, Request
+from pagedaemon.llm.protocol import PREFIX, ChatModel, Part, Reply, Request
 from pagedaemon.llm.retrying import Retrying
-from pagedaemon.llm.text_calls import TextCalls
-from pagedaemon.llm.thoughts import Thoughts
 from pagedaemon.llm.wrapping import Signed
 from pagedaemon.resources import Prompts
 
@@ -46,10 +42,16 @@ def connect(
     if model.constrained or model.reads_text_calls:
         # Not around a hosted model, whose provider parts thoughts from text: what it says of such
         # marks is to the letter.
+        from pagedaemon.llm.thoughts import Thoughts
+
         chat = Thoughts(chat)
     if model.constrained:
+        from pagedaemon.llm.constrained import Constrained
+
         chat = Constrained(chat, prompts if prompts is not None else Prompts())
     if model.reads_text_calls:
+        from pagedaemon.llm.text_calls import TextCalls
+
         chat = TextCalls(chat)
     return Retrying(Signed(Priced(chat, model), model.family), model.retries)
 
@@ -59,7 +61,13 @@ def _bare(model: Model, custom: Mapping[str, ChatModel]) -> ChatModel:
     require_way(model.name, custom)
     if model.name in custom:
         return Own(custom[model.name])
-    return OpenAIModel(model) if model.name.startswith(PREFIX) else LiteLLMModel(model)
+    if model.name.startswith(PREFIX):
+        from pagedaemon.llm.openai import OpenAIModel
+
+        return OpenAIModel(model)
+    from pagedaemon.llm.litellm import LiteLLMModel
+
+    return LiteLLMModel(model)
 
 
 def require_way(name: str, custom: Mapping[str, ChatModel]) -> None:

@@ -31,15 +31,12 @@ from pagedaemon.errors import (
 )
 from pagedaemon.llm.assembly import Assembly, read, replay
 from pagedaemon.llm.failures import Complaint, failure, waiting_time
-from pagedaemon.llm.protocol import Part, Reply, Request
+from pagedaemon.llm.protocol import PREFIX, Part, Reply, Request
 
 if TYPE_CHECKING:
     import openai
 
 T = TypeVar("T")
-
-PREFIX = "openai/"
-"""What names of such models begin with; the rest goes to the endpoint."""
 
 HOSTED = "https://api.openai.com/v1"
 """The endpoint where nothing else is said."""

@@ -20,6 +20,12 @@ WireTool: TypeAlias = Mapping[str, Any]
 """One tool in the same shape: `{"type": "function", "function": {name, description,
 parameters}}`."""
 
+PREFIX = "openai/"
+"""What names of models behind an OpenAI-compatible endpoint begin with; the rest goes to it."""
+
+MOST_TOKENS = 10**12
+"""Tokens above which a reported count is no report: no request has so many."""
+
 CALL_EXTRAS = "call_extras"
 """Key in `Reply.opaque`: a list with one object per call, in order, holding the provider's own
 fields of that call, such as a signature. Each goes back into the call it came from; the key itself
@@ -108,8 +114,10 @@ Part: TypeAlias = TextPart | ReasoningPart | CallPart | Restart | Reply
 
 
 class ChatModel(Protocol):
-    """A model that can be asked. Implementations raise only `ModelError`s; whatever else a user's own
-    one raises becomes `BadReply`, with that as its cause."""
+    """A model that can be asked. Implementations raise only `ModelError`s.
+
+    What else a user's own one raises becomes `BadReply`, with that as its cause.
+    """
 
     async def complete(self, request: Request) -> Reply:
         """The whole reply.

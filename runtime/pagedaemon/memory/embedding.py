@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pagedaemon")
 
-QUIET = 0.3
-"""Seconds without a new text after which those that wait are embedded."""
+QUIET = 2.0
+"""Seconds without a new text after which those that wait are embedded. Loading an embedder takes
+half a second and much memory: not while a program starts, or says one thing after another."""
 
 MANY = 64
 """Texts that are not kept waiting for a quiet moment; also those that are read at once."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pagedaemon.llm.assembly import MOST_TOKENS
-from pagedaemon.llm.protocol import Reply
+from pagedaemon.llm.protocol import MOST_TOKENS, Reply
 from pagedaemon.messages import Usage
 from pagedaemon.turn.body import Compiled
 

@@ -51,7 +51,7 @@ def raising(error: BaseException) -> Callable[[Sequence[str]], Any]:
 async def test_numbers_in_any_list_are_vectors(answer: Any) -> None:
     found = await vectors_of(Own(lambda texts: answer), TEXTS, "document")
     assert [vector.dtype for vector in found] == [np.float32, np.float32]
-    assert np.allclose(found, [[1, 0], [0.6, 0.8]])
+    assert np.allclose(np.stack(found), np.array([[1, 0], [0.6, 0.8]]))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from pagedaemon.config import Embedding
 from pagedaemon.errors import ConfigError, MissingDependency
-from pagedaemon.llm.embedding import gateway
+from pagedaemon.llm.embedding import minilm
 from pagedaemon.llm.embedding.endpoint import OpenAIEmbedder
 from pagedaemon.llm.embedding.gateway import connect_embedder
 from pagedaemon.llm.embedding.minilm import MiniLM
@@ -18,7 +18,7 @@ from pagedaemon.testing import FakeEmbedder
 
 @pytest.fixture
 def _lacking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "missing_packages", lambda: ["onnxruntime", "tokenizers"])
+    monkeypatch.setattr(minilm, "missing_packages", lambda: ["onnxruntime", "tokenizers"])
 
 
 @pytest.mark.parametrize("wanted", ["auto", "local", Embedding(), Embedding("local", threads=2)])

@@ -17,7 +17,8 @@ from pagedaemon.clock import Clock
 from pagedaemon.config import Embedding, Model
 from pagedaemon.errors import EmbeddingError, ModelError, ModelUnavailable
 from pagedaemon.llm.failures import Complaint
-from pagedaemon.llm.openai import PREFIX, OpenAIModel
+from pagedaemon.llm.openai import OpenAIModel
+from pagedaemon.llm.protocol import PREFIX
 from pagedaemon.llm.retrying import attempts
 
 if TYPE_CHECKING:

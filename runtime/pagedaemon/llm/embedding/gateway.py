@@ -7,10 +7,8 @@ import logging
 from pagedaemon.clock import Clock
 from pagedaemon.config import Embedding
 from pagedaemon.errors import ConfigError, MissingDependency
-from pagedaemon.llm.embedding.endpoint import OpenAIEmbedder
-from pagedaemon.llm.embedding.minilm import INSTALL, MiniLM, missing_packages
 from pagedaemon.llm.embedding.protocol import Embedder
-from pagedaemon.llm.openai import PREFIX
+from pagedaemon.llm.protocol import PREFIX
 
 _log = logging.getLogger(__name__)
 
@@ -40,12 +38,16 @@ def connect_embedder(
     if wanted.name == "none":
         return None
     if wanted.name.startswith(PREFIX):
+        from pagedaemon.llm.embedding.endpoint import OpenAIEmbedder
+
         return OpenAIEmbedder(wanted, clock)
     if wanted.name not in ("auto", "local"):
         raise ConfigError(
             f"There is no embedder {wanted.name!r}. Give 'local', 'openai/<model>', 'auto' or "
             "'none', or an object with the methods of `Embedder`"
         )
+    from pagedaemon.llm.embedding.minilm import INSTALL, MiniLM, missing_packages
+
     missing = missing_packages()
     if not missing:
         return MiniLM(wanted.threads)
