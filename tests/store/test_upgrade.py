@@ -173,6 +173,27 @@ pool.close()
         assert ask(tmp_path / f"{number}.db", "SELECT count(*) FROM alembic_version") == [(1,)]
 
 
+def test_a_store_that_another_makes_while_it_is_looked_at_is_recognised(
+    tmp_path: Path, pool: StorePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "space.db"
+    sqlite3.connect(path).close()
+    look, looks = upgrade._revision, []
+
+    def meanwhile(raw: sqlite3.Connection) -> str | None:
+        looks.append(look(raw))
+        if len(looks) == 1:
+            with monkeypatch.context() as alone:
+                alone.setattr(upgrade, "_revision", look)
+                make(path, pool)
+        return looks[-1]
+
+    monkeypatch.setattr(upgrade, "_revision", meanwhile)
+    with closing(sqlite3.connect(path)) as raw:
+        assert upgrade.recognise(raw, path) == upgrade.OURS.head
+    assert looks == [None, upgrade.OURS.head]
+
+
 def test_a_process_that_dies_while_making_leaves_nothing_half(
     tmp_path: Path, pool: StorePool
 ) -> None:

@@ -66,10 +66,13 @@ def recognise(raw: sqlite3.Connection, path: Path, history: History = OURS) -> s
         sqlite3.Error: it cannot be read.
     """
     revision = _revision(raw)
+    if revision is None:
+        if raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+            return None
+        # Another process may have made it between these two looks; it does so in one commit.
+        revision = _revision(raw)
     if revision in history.revisions:
         return revision
-    if revision is None and raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-        return None
     if revision is None or raw.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StorageUnavailable(
             f"{path} is a database of another program: give the store a file or folder of its own"
