@@ -5,6 +5,10 @@
 A local stand-in for the OpenAI API answers at once, in a process of its own. Measured is the CPU
 time of our process, all its threads, per turn; figures are medians, and ratios are taken within one
 run. SQL statements and commits are counted in turns that are not timed; BEGIN is not counted.
+
+Vectors are made after the turns whose words they are of, and would be counted into whichever turn
+is timed then. So turns are timed without an embedder, and one row has what an echo turn costs with
+its vectors, all work in the background done.
 """
 
 from __future__ import annotations
@@ -128,7 +132,7 @@ async def timed(
 
 async def echo(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
     """A short turn with its answer, in a window of at most ten such turns."""
-    async with AsyncRuntime(folder, model=mock.model(LARGE, "echo")) as runtime:
+    async with AsyncRuntime(folder, model=mock.model(LARGE, "echo"), embedder=None) as runtime:
         agent = await an_agent(runtime, "echo")
 
         async def empty(turn: int) -> None:
@@ -141,10 +145,38 @@ async def echo(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
     return {**figures, "commits": counted.commits, "statements": counted.statements}
 
 
+async def with_vectors(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
+    """Short turns with the local embedder, until the vectors of all they said are stored."""
+    async with AsyncRuntime(
+        folder, model=mock.model(LARGE, "vectors"), embedder="local"
+    ) as runtime:
+        agent = await an_agent(runtime, "vectors")
+        # Loads the embedder.
+        await agent.send(HELLO)
+        await all_embedded(runtime)
+        began = time.process_time()
+        for turn in range(sizes.echoes):
+            if turn % 10 == 0:
+                await agent.reset()
+            await agent.send(HELLO)
+        await all_embedded(runtime)
+        spent = time.process_time() - began
+        stored = (await runtime.search_status()).stored
+    return {"cpu_ms": 1_000 * spent / sizes.echoes, "stored": stored}
+
+
+async def all_embedded(runtime: AsyncRuntime) -> None:
+    """Waits until no text waits for its vectors."""
+    while True:
+        if not (await runtime.search_status()).pending:
+            return
+        await asyncio.sleep(0.25)
+
+
 async def chain(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
     """Ten memory edits and an answer in one turn, on a window and a block that were emptied."""
     text = f"Note what you learn. [[chain:{EDITS}]]"
-    async with AsyncRuntime(folder, model=mock.model(LARGE, "chain")) as runtime:
+    async with AsyncRuntime(folder, model=mock.model(LARGE, "chain"), embedder=None) as runtime:
         agent = await an_agent(runtime, "chain")
 
         async def empty(_: int) -> None:
@@ -170,7 +202,7 @@ async def chain(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
 
 async def long_window(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
     """A turn with thousands of messages in its window."""
-    async with AsyncRuntime(folder, model=mock.model(LARGE, "long")) as runtime:
+    async with AsyncRuntime(folder, model=mock.model(LARGE, "long"), embedder=None) as runtime:
         agent = await an_agent(runtime, "long")
         main = await agent.conversations.get()
         await asyncio.to_thread(seed, folder, agent.id, main.id, sizes.window, window=True)
@@ -185,7 +217,9 @@ async def history(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
         for count in times:
             place = folder / str(count)
             model = mock.model(8_192, f"history-{count}")
-            runtime = await stack.enter_async_context(AsyncRuntime(place, model=model))
+            runtime = await stack.enter_async_context(
+                AsyncRuntime(place, model=model, embedder=None)
+            )
             agent = await an_agent(runtime, "history")
             main = await agent.conversations.get()
             await asyncio.to_thread(seed, place, agent.id, main.id, count, window=False)
@@ -207,7 +241,7 @@ async def history(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
 
 async def prefix(mock: Mock, folder: Path, turns: int = 12) -> dict[str, Any]:
     """Whether each request without an edit in between begins with the whole one before it."""
-    async with AsyncRuntime(folder, model=mock.model(LARGE, "prefix")) as runtime:
+    async with AsyncRuntime(folder, model=mock.model(LARGE, "prefix"), embedder=None) as runtime:
         agent = await an_agent(runtime, "prefix")
         mock.ask("/control", {"capture": 10_000})
         mock.ask("/reset", {})
@@ -336,6 +370,7 @@ async def measured(mock: Mock, folder: Path, sizes: Sizes) -> dict[str, Any]:
         "cold_start": cold_start(mock, folder, compiled, 128_000, sizes.starts),
         "cold_start_8k": cold_start(mock, folder, compiled, 8_192, sizes.starts),
         "echo": await echo(mock, folder / "echo", sizes),
+        "echo_with_vectors": await with_vectors(mock, folder / "vectors", sizes),
         "chain": await chain(mock, folder / "chain", sizes),
         "long_window": await long_window(mock, folder / "long", sizes),
         "history": await history(mock, folder / "history", sizes),
@@ -349,7 +384,7 @@ Row = tuple[str, object, object, object, str, str]
 def summary(figures: Mapping[str, Any]) -> list[Row]:
     """Rows of (what, ours, its lowest tenth, what stands beside it, bar, verdict)."""
     imported, started, early = figures["import"], figures["cold_start"], figures["cold_start_8k"]
-    echoed, chained = figures["echo"], figures["chain"]
+    echoed, chained, embedded = figures["echo"], figures["chain"], figures["echo_with_vectors"]
     long, past, kept = figures["long_window"], figures["history"], figures["prefix"]
 
     def row(what: str, ours: float, bar: float, beside: object = None) -> Row:
@@ -367,6 +402,7 @@ def summary(figures: Mapping[str, Any]) -> list[Row]:
         row("import, heavy packages loaded", len(imported["loaded_too_early"]), 0),
         row("import, uses of the network", len(imported["network"]), 0),
         spent("echo turn", echoed, 6),
+        ("the same with its vectors, ms CPU", embedded["cpu_ms"], None, None, "", ""),
         row("echo turn, commits", echoed["commits"], 2),
         row("echo turn, SQL statements", echoed["statements"], 15),
         spent("chain, per step", chained, 6),
