@@ -16,6 +16,22 @@ SAMPLES: dict[str, dict[str, Any]] = {
         ],
         "speech": True,
     },
+    "events/approval": {
+        "id": "approval-1",
+        "tool": "mail",
+        "decision": "denied",
+        "by": "Lin",
+        "reason": "Not to strangers.",
+        "time": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)",
+        "reply_tool": True,
+    },
+    "events/approved_call": {
+        "id": "approval-1",
+        "tool": "mail",
+        "status": "ok",
+        "result": "sent to lin@example.org",
+        "reply_tool": True,
+    },
     "events/file": {"name": "notes.md", "text": "# Küste\nFlut um neun."},
     "events/heartbeat": {
         "reason": "requested",
@@ -108,6 +124,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "offline/page_note": {"lines": ["We ship on Thursdays."]},
     "offline/thoughts": {"doing": "save"},
     "results/archived": {"id": "passage-1", "existing": False},
+    "results/awaiting_approval": {"tool": "mail", "id": "approval-1"},
     "results/bad_arguments": {
         "tool": "weather",
         "problems": ["city: missing"],
@@ -156,6 +173,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     },
     "results/missing_tool": {"tool": "weather"},
     "results/not_delivered": {},
+    "results/not_granted": {"tool": "mail", "why": "missing"},
     "results/not_found": {"what": "message", "id": "message-9"},
     "results/not_allowed": {
         "tool": "mail",
@@ -285,6 +303,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
             {"rule": "at_most", "tool": "mail", "calls": 1},
             {"rule": "terminal", "tool": "send_message"},
             {"rule": "required", "tool": "archival_memory_insert"},
+            {"rule": "needs_approval", "tool": "mail"},
         ]
     },
     "tools/archival_memory_insert": {},

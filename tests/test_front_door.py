@@ -26,6 +26,7 @@ NAMES = [
     "ContextOverflow",
     "EditRefused",
     "File",
+    "Gates",
     "Image",
     "InvalidInput",
     "KeyConflict",

@@ -24,6 +24,7 @@ from pagedaemon import AsyncRuntime, Block, NotFound, Runtime, ToolContext, tool
 from pagedaemon.errors import Closed, EditRefused, InvalidInput, NoModel, StorageUnavailable
 from pagedaemon.events import ReplyDelta, TurnEnded, TurnStarted
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents
+from pagedaemon.handles.approvals import AsyncApproval, AsyncApprovals
 from pagedaemon.handles.archive import AsyncArchive
 from pagedaemon.handles.blocks import AsyncBlock
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
@@ -33,7 +34,7 @@ from pagedaemon.handles.timers import AsyncSchedule, AsyncTimed
 from pagedaemon.handles.turns import AsyncTurnHandle
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.runtime import AsyncSpace
-from pagedaemon.sync import blocks, handles, talking, timers
+from pagedaemon.sync import approvals, blocks, handles, talking, timers
 from pagedaemon.sync.runtime import Space
 from pagedaemon.testing import ScriptedModel, call, say, view
 
@@ -48,6 +49,8 @@ PAIRS: dict[type, type] = {
     AsyncConversations: handles.Conversations,
     AsyncConversation: handles.Conversation,
     AsyncTurnHandle: talking.TurnHandle,
+    AsyncApprovals: approvals.Approvals,
+    AsyncApproval: approvals.Approval,
     AsyncSpaceBlocks: blocks.SpaceBlocks,
     AsyncAgentBlocks: blocks.AgentBlocks,
     AsyncBlock: blocks.StoredBlock,

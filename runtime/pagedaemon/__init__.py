@@ -6,7 +6,7 @@ door, and `AsyncRuntime` the same for async programs.
 """
 
 from pagedaemon.agent import Block
-from pagedaemon.config import Limits, Model, Paging, Settings, Style
+from pagedaemon.config import Gates, Limits, Model, Paging, Settings, Style
 from pagedaemon.errors import (
     AlreadyExists,
     Closed,
@@ -44,6 +44,7 @@ __all__ = [
     "ContextOverflow",
     "EditRefused",
     "File",
+    "Gates",
     "Image",
     "InvalidInput",
     "KeyConflict",

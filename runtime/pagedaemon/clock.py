@@ -12,6 +12,7 @@ from pagedaemon.errors import InvalidInput
 
 IdKind = Literal[
     "agent",
+    "approval",
     "archive",
     "attachment",
     "block",

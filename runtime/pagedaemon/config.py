@@ -386,9 +386,33 @@ class Required(ToolRule):
         def __init__(self, tool: str, *, rule: Literal["required"] = ...) -> None: ...
 
 
+class NeedsApproval(ToolRule):
+    """Waits for a person's approval at each call, whatever the tool itself says."""
+
+    rule: Literal["needs_approval"] = "needs_approval"
+
+
 Rule: TypeAlias = Annotated[
-    First | Terminal | After | Conditional | AtMost | Required, Field(discriminator="rule")
+    First | Terminal | After | Conditional | AtMost | Required | NeedsApproval,
+    Field(discriminator="rule"),
 ]
+
+Capability: TypeAlias = Literal["egress", "spend", "delete", "code", "core"]
+"""What a tool can do beyond answering. `egress`: send something out. `spend`: money, or what costs
+some. `delete`: destroy what cannot be had back. `code`: run code. `core`: edit core memory."""
+
+DAY = 86_400.0
+"""Seconds."""
+
+
+class Gates(Frozen):
+    """Which calls wait for a person's approval, beside those whose tool or a rule asks for it."""
+
+    tainted: tuple[Capability, ...] = ("egress", "spend", "delete", "code", "core")
+    """What a tool may not do unasked while text from outside, such as a web page, stands in the
+    window. Empty: nothing is held back for what stands there."""
+    expires: float = Field(default=DAY, gt=0, le=366 * DAY)
+    """Seconds that a call waits for its approval. Then it counts as denied."""
 
 
 class Settings(Frozen):
@@ -449,6 +473,8 @@ class Settings(Frozen):
     refused."""
     mail_rounds: int = Field(default=2, ge=1)
     """How often, among those, it may write to the same agent. Once more is refused as a circle."""
+    gates: Gates = Gates()
+    """Which calls wait for a person's approval, and how long."""
     parallel_tools: bool = True
     """Whether several outside tools of one reply may run at once, where each is declared safe for
     it."""

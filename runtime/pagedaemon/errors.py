@@ -14,6 +14,7 @@ again).
     ├── NotFound                no such agent, block, conversation, message, passage, template
     ├── AlreadyExists           a name or label is taken
     │   └── KeyConflict         a send's key is taken by another message
+    ├── AlreadyAnswered         an approval that waits no longer: nothing was changed
     ├── Closed                  the runtime was closed, or belongs to another process after a fork
     ├── EditRefused             an edit that would lose or break something; the block is unchanged
     ├── ToolFailure             raised inside a tool to tell the model what went wrong
@@ -105,6 +106,10 @@ class KeyConflict(AlreadyExists):
             f"the key {key!r} stands for another message of this conversation ({turn_id}): send "
             "what was sent with it to get that turn, or give this message a key of its own"
         )
+
+
+class AlreadyAnswered(PagedaemonError):
+    """An approval waits no longer: it was answered, used, or its time is over. It is as it was."""
 
 
 class Closed(PagedaemonError):

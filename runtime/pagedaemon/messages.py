@@ -54,8 +54,9 @@ of the type that was asked for; `no_tool_allowed`: the agent's rules left it not
 would have gone on; `refused` is the provider's refusal; `interrupted` a crash that
 could not be taken up again; `error` a typed error that the caller was given."""
 
-CallStatus = Literal["intended", "started", "ok", "failed", "unknown"]
-"""`unknown`: started, and nobody saw the end. It is told to the model and never run again."""
+CallStatus = Literal["intended", "started", "ok", "failed", "unknown", "awaiting"]
+"""`unknown`: started, and nobody saw the end. It is told to the model and never run again.
+`awaiting`: not run; a person is asked first, and what comes of that is an event of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,12 @@ class Message:
     def recalled(self) -> tuple[str, ...]:
         """Ids of the messages and passages that were shown beside it without being asked for."""
         return tuple(self.data.get("recalled", {}).get("ids", ()))
+
+    @property
+    def is_external(self) -> bool:
+        """Whether its own words came from outside. They stay searchable when they leave the window,
+        and are no part of what stands in view from then on."""
+        return self.label == "external"
 
     @property
     def shown_label(self) -> Label:

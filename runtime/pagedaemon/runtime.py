@@ -15,6 +15,7 @@ from pagedaemon.clock import Clock, SystemClock
 from pagedaemon.config import LEASE_SECONDS, Embedding, Model
 from pagedaemon.errors import Closed, ConfigError, InvalidInput
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents, live_handles
+from pagedaemon.handles.approvals import AsyncApprovals
 from pagedaemon.handles.arguments import checked_flag, checked_seconds
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.handles.definition import checked_code
@@ -62,6 +63,7 @@ class AsyncSpace:
         self.name = name
         self.agents = AsyncAgents(scheduler)
         self.blocks = AsyncSpaceBlocks(scheduler)
+        self.approvals = AsyncApprovals(scheduler)
         self._scheduler = scheduler
 
     def __repr__(self) -> str:
@@ -287,6 +289,11 @@ class AsyncRuntime:
     def blocks(self) -> AsyncSpaceBlocks:
         """The shared blocks of the default space."""
         return self._default().blocks
+
+    @property
+    def approvals(self) -> AsyncApprovals:
+        """The calls of the default space that wait for a person."""
+        return self._default().approvals
 
     async def search_status(self) -> SearchStatus:
         """How far search by meaning is in the default space: see `AsyncSpace.search_status`."""

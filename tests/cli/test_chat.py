@@ -148,6 +148,8 @@ class TestCommands:
             "/search",
             "/pressure",
             "/heartbeat",
+            "/approve",
+            "/deny",
             "/retry",
             "/pop",
             "/reset",

@@ -48,7 +48,7 @@ def test_the_defaults_are_the_cautious_ones() -> None:
     made = tool(weather)
     assert (made.name, made.description) == ("weather", "Today's weather in a city.")
     assert (made.effect, made.returns) == ("once", "tool")
-    assert (made.parallel, made.terminal, made.capabilities) == (False, False, ())
+    assert (made.parallel, made.terminal, made.can) == (False, False, ())
     assert (made.timeout, made.max_result_chars) == (60.0, 20_000)
 
 
@@ -62,7 +62,7 @@ def test_settings_are_given_to_the_decorator_with_or_without_the_function() -> N
         max_result_chars=10,
         parallel=True,
         terminal=True,
-        capabilities=("egress",),
+        can=("egress",),
     )
     def function(days: int) -> str:
         """For developers.
@@ -76,7 +76,7 @@ def test_settings_are_given_to_the_decorator_with_or_without_the_function() -> N
     assert function.parameters["properties"]["days"]["description"] == "How far."
     assert (function.effect, function.returns) == ("read", "external")
     assert (function.timeout, function.max_result_chars) == (1.5, 10)
-    assert (function.parallel, function.terminal, function.capabilities) == (
+    assert (function.parallel, function.terminal, function.can) == (
         True,
         True,
         ("egress",),
@@ -144,6 +144,11 @@ def undescribed(city: str) -> str:
     return city
 
 
+async def asks(arguments: object, tainted: bool) -> bool:
+    """Cannot be waited for when a reply is read."""
+    return tainted
+
+
 def yields(city: str) -> Iterator[str]:
     """Yields."""
     yield city
@@ -170,8 +175,12 @@ def yields(city: str) -> Iterator[str]:
         (weather, {"returns": []}, "returns is one of tool and external"),
         (weather, {"parallel": "no"}, "parallel is True or False"),
         (weather, {"terminal": 1}, "terminal is True or False"),
-        (weather, {"capabilities": "egress"}, "capabilities is a tuple"),
-        (weather, {"capabilities": (1,)}, "a capability is a text"),
+        (weather, {"can": "egress"}, "can is a tuple"),
+        (weather, {"can": ("egres",)}, "egress, .* is none of them"),
+        (weather, {"can": (1,)}, "is none of them"),
+        (weather, {"approval": "ask"}, "approval is .never., .always. or a function"),
+        (weather, {"approval": True}, "approval is"),
+        (weather, {"approval": asks}, "no async one"),
         (weather, {"max_result_chars": 0}, "max_result_chars"),
         (yields, {}, "'yields' yields"),
         (lambda city: city, {"description": "A lambda."}, "'<lambda>'"),

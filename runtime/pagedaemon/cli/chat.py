@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable
 
 import click
 
+from pagedaemon.cli.approvals import described
 from pagedaemon.cli.progress import Progress, remark
 from pagedaemon.cli.screen import Screen, ending, one_line, printable
 from pagedaemon.cli.undo import newest_edit
 from pagedaemon.errors import InvalidInput, PagedaemonError
 from pagedaemon.events import Event
+from pagedaemon.sync.approvals import Approval
 from pagedaemon.sync.handles import Agent
+from pagedaemon.sync.talking import TurnHandle
 
 HITS = 5
 """How many hits of each kind a search shows."""
@@ -45,6 +48,8 @@ class Chat:
             "/search": self._search,
             "/pressure": self._pressure,
             "/heartbeat": self._heartbeat,
+            "/approve": self._approve,
+            "/deny": self._deny,
             "/retry": self._retry,
             "/pop": self._pop,
             "/reset": self._reset,
@@ -98,6 +103,39 @@ class Chat:
             )
         finally:
             self._screen.settle()
+        for one in self._agent.approvals.list():
+            self._screen.problem(f"{one.id} waits: {described(one)}; /approve or /deny")
+
+    def _approve(self, name: str) -> None:
+        """[ID]: lets the call be run that waits, or the one of that id."""
+        if (one := self._waiting(name)) is not None:
+            self._follow(one.approve())
+
+    def _deny(self, rest: str) -> None:
+        """[ID] [REASON]: has it not run; the agent is told why."""
+        name, _, reason = rest.partition(" ")
+        if not name.startswith("approval-"):
+            name, reason = "", rest
+        if (one := self._waiting(name)) is not None:
+            self._follow(one.deny(reason.strip() or None))
+
+    def _waiting(self, name: str) -> Approval | None:
+        """The approval of that id, or the only one that waits."""
+        if name:
+            return self._agent.approvals.get(name)
+        found = self._agent.approvals.list()
+        if len(found) == 1:
+            return found[0]
+        self._screen.note("name one of those that wait" if found else "nothing waits for approval")
+        return None
+
+    def _follow(self, turn: TurnHandle) -> None:
+        self._listen(self._told(turn))
+
+    def _told(self, turn: TurnHandle) -> Iterable[Event]:
+        for one in self._agent.conversations.list():
+            if one.id == turn.conversation_id:
+                yield from one.events(turn.id)
 
     def _context(self, section: str) -> None:
         """[SECTION]: what the model would see now, by section; with a name, that section's text."""
@@ -210,6 +248,8 @@ def piped(agent: Agent, lines: Iterable[str], report: Progress) -> bool:
     except KeyboardInterrupt:
         remark("stopped; the conversation is kept")
         return False
+    for one in agent.approvals.list():
+        remark(f"{one.id} waits: {described(one)}; pagedaemon approvals answers it")
     return sound
 
 

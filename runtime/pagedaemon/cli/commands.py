@@ -13,6 +13,7 @@ import click
 
 from pagedaemon import __version__
 from pagedaemon.cli.app import DEBUG
+from pagedaemon.cli.approvals import approvals
 from pagedaemon.cli.archive import archive
 from pagedaemon.cli.chat import Chat, piped
 from pagedaemon.cli.opening import MAIN, Place, Wanted, ask_for_model, place_options
@@ -58,6 +59,7 @@ def commands(debug: bool) -> None:
     """Agents that page their own memory."""
 
 
+commands.add_command(approvals)
 commands.add_command(archive)
 commands.add_command(recall)
 commands.add_command(reindex)

@@ -11,6 +11,7 @@ from pagedaemon.agent import MAIN, AgentRecord, checked_name
 from pagedaemon.clock import new_id
 from pagedaemon.config import Model, Settings
 from pagedaemon.errors import AlreadyExists, ConfigError, NotFound
+from pagedaemon.handles.approvals import AsyncApprovals
 from pagedaemon.handles.archive import AsyncArchive
 from pagedaemon.handles.arguments import UNCHANGED, NotGiven
 from pagedaemon.handles.blocks import AsyncBlock
@@ -65,6 +66,7 @@ class AsyncAgent(AsyncTalking, AsyncTimed):
         self.blocks = AsyncAgentBlocks(scheduler, record.id)
         self.recall = AsyncRecall(scheduler, record.id)
         self.archive = AsyncArchive(scheduler, record.id)
+        self.approvals = AsyncApprovals(scheduler, record.id)
         self.conversations = AsyncConversations(scheduler, record.id)
 
     def __repr__(self) -> str:

@@ -126,11 +126,12 @@ def _parts(tx: Transaction, earlier: Sequence[Active], room: int) -> list[_Part]
     for one in earlier:
         if one.id in contained:
             continue
-        said = () if parts else tuple(endings.last_said(tx, one.id, LAST_WORDS))
+        last = () if parts else endings.last_said(tx, one.id, LAST_WORDS)
+        said = tuple(message for message in last if not message.is_external)
         lines = tuple(_line(message, most) for message in said)
         room -= sum(map(len, lines))
         summary = endings.summary_of(tx, one.id)
-        if summary is not None and room < LEAST_SUMMARY:
+        if summary is not None and (summary.is_external or room < LEAST_SUMMARY):
             summary = None
         shown = None if summary is None else _end_of(summary.text, room)
         if summary is not None and shown is not None:

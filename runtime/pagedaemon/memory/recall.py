@@ -304,6 +304,10 @@ class PageOut(Immediate):
             raise InvalidInput("the note is longer than the messages it would stand for")
         previous = next((message for message in window if message.kind == "summary"), None)
         text = note if previous is None else f"{previous.text}\n{note}"
+        # What leaves stood in the window that the note was written in.
+        sources = [message.label for group in leaving for message in group.messages]
+        if previous is not None:
+            sources.append(previous.label)
         count = fold(
             tx,
             acting.conversation_id,
@@ -314,7 +318,7 @@ class PageOut(Immediate):
             by="note",
             now=acting.now,
             folds=int(previous.data["folds"]) + 1 if previous else 1,
-            label=acting.label,
+            label=lowest([acting.label, *sources]),
         )
         return Told(
             "results/paged_out",
@@ -339,6 +343,9 @@ def fold(
     """Moves groups out of the window and puts one summary at its head. Returns how many messages
     left.
 
+    Args:
+        label: the lowest of what the text was made from, which may be less than what it stands for.
+
     The summary is a message with provenance: the messages it covers and the summary it continues.
     The earlier one leaves the window with them; every original stays in recall.
     """
@@ -353,7 +360,7 @@ def fold(
         kind="summary",
         text=text,
         created_at=now,
-        label=lowest([label, *(message.label for message in replaced)]),
+        label=label,
         data={
             "by": by,
             "folds": folds,

@@ -222,6 +222,10 @@ class Bodies:
             self._meaning,
         )
 
+    def has(self, agent: AgentRecord, name: str) -> bool:
+        """Whether a tool's code is here."""
+        return name in NAMES or self._tool(agent, name) is not None
+
     def _tool(self, agent: AgentRecord, name: str) -> Tool | None:
         return self._own.get(agent.id, {}).get(name) or self._tools.get(name)
 

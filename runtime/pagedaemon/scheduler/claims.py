@@ -21,6 +21,7 @@ from pagedaemon.store import conversations as rows
 from pagedaemon.store.journal import Head, Key, Plan, TurnRow, Wake
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.store.worker import Worker
+from pagedaemon.turn.approving import granted, settled, withdrawn
 from pagedaemon.turn.expected import Expected
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.waking import LETTER, WAKINGS, Arrival, wake_messages
@@ -142,11 +143,13 @@ class Claims:
         if row.wake is not None:
             window = self._bodies.window_anyhow(tx, head)
             wake = replace(row.wake, attachments=attachments.filled(tx, row.wake.attachments))
+            wake = settled(tx, wake, window.body, now)
             seen: Sequence[Recollection] = ()
             if asked is not None and found:
                 timezone = head.agent.settings.timezone
                 seen = recollections(tx, asked, found, window.queue, timezone)
-            return Claimed(self._claim(tx, head, row.id, wake, window, head.last_turn, now, seen))
+            turn = self._claim(tx, head, row.id, wake, window, head.last_turn, now, seen)
+            return Claimed(turn, granted(tx, turn, wake, now))
         turn = self._claim_again(tx, head, row, now)
         plan = journal.open_plan(tx, row.id)
         hopeless = None
@@ -162,6 +165,8 @@ class Claims:
         now = self._clock.now()
         if row.wake is not None and row.wake.attachments:
             attachments.drop(tx, turn_id)
+        if row.wake is not None and row.wake.ruling is not None:
+            withdrawn(tx, row.wake.ruling, now)
         told = (journal.ENDED,)
         journal.set_turn(tx, turn_id, row.usage, told=told, stop_reason="cancelled", ended_at=now)
         if row.event == "question" and row.wake is not None and row.wake.letter is not None:
@@ -189,13 +194,24 @@ class Claims:
             raise NotFound(f"conversation {conversation_id} was deleted")
         return head
 
-    def unable(self, tx: Transaction, conversation_id: str) -> str | None:
-        """Why an agent cannot answer now; None if it can."""
+    def unable(self, tx: Transaction, conversation_id: str, wake: Wake | None = None) -> str | None:
+        """Why an agent cannot be woken here now; None if it can.
+
+        Args:
+            wake: by what: an approved call needs its tool's code.
+        """
+        agent = self.head(tx, conversation_id).agent
         try:
-            self._bodies.require(self.head(tx, conversation_id).agent)
+            self._bodies.require(agent)
         except ConfigError as error:
             return str(error)
-        return None
+        ruling = None if wake is None else wake.ruling
+        if ruling is None or ruling.decision != "approved" or self._bodies.has(agent, ruling.tool):
+            return None
+        return (
+            f"its approved call needs the code of tool {ruling.tool}: give it with "
+            "Runtime(tools=[...])"
+        )
 
     def held(self, head: Head) -> bool:
         """Whether another worker that lives, and renews its lease, is using the conversation.

@@ -22,6 +22,7 @@ from pagedaemon.loop import Loop
 from pagedaemon.memory.embedding import Meaning
 from pagedaemon.messages import StopReason
 from pagedaemon.resources import Prompts
+from pagedaemon.scheduler.approvals import Approvals
 from pagedaemon.scheduler.bodies import Bodies
 from pagedaemon.scheduler.claims import Claimed, Claims
 from pagedaemon.scheduler.following import Following, events_of
@@ -124,7 +125,22 @@ class Scheduler:
             store, self._news, self._running, self._take_over_orphan, self._require_open
         )
         self._looking: set[asyncio.Task[None]] = set()
-        self.timers = Timers(store, clock, self._claims, worker.id, self._start_queued)
+        self.approvals = Approvals(
+            store,
+            clock,
+            self._claims,
+            worker.id,
+            self._start_queued,
+            lambda: self.timers.is_open,
+        )
+        self.timers = Timers(
+            store,
+            clock,
+            self._claims,
+            worker.id,
+            self._start_queued,
+            self.approvals.expire_due,
+        )
         self.watch = Watch(worker.lease_seconds, lambda: self.recover(anyhow=False))
 
     async def open(self) -> None:
@@ -226,7 +242,7 @@ class Scheduler:
 
         def look(tx: Transaction) -> list[tuple[TurnRow, str | None]]:
             return [
-                (row, None if anyhow else self._claims.unable(tx, row.conversation_id))
+                (row, None if anyhow else self._claims.unable(tx, row.conversation_id, row.wake))
                 for row in journal.open_turns(tx)
                 if self._abandoned(row)
             ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from pagedaemon.clock import Clock
@@ -43,6 +43,7 @@ class Timers:
         claims: who can be woken.
         owner: this process, as the owner of turns.
         start: runs a turn that was queued, by its id and its conversation's.
+        expire: ends the wait of approvals whose time is over; when that of the next one is.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class Timers:
         claims: Claims,
         owner: str,
         start: Callable[[str, str], None],
+        expire: Callable[[], Awaitable[datetime | None]],
     ) -> None:
         self._store = store
         self._clock = clock
         self._claims = claims
         self._owner = owner
         self._start = start
+        self._expire = expire
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -83,6 +86,11 @@ class Timers:
             self._task.cancel()
             await asyncio.wait([self._task])
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this process wakes agents of itself."""
+        return self._task is not None and not self._closed
+
     def look(self) -> None:
         """A timer was set, cancelled or held: the next one may be another."""
         self._changed.set()
@@ -107,7 +115,8 @@ class Timers:
             await self._ring(row)
         if due:
             following = await self._store.read(lambda tx: schedules.next_due(tx, now))
-        return following
+        expiry = await self._expire()
+        return min((one for one in (following, expiry) if one is not None), default=None)
 
     async def _ring(self, row: ScheduleRow) -> None:
         rung = await self._store.write(lambda tx: self._queue(tx, row.id))

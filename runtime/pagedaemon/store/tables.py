@@ -341,6 +341,37 @@ pauses = Table(
 )
 """Agents whose schedules are held, and until when; null for until they are resumed."""
 
+approvals = Table(
+    "approvals",
+    metadata,
+    _id(),
+    _space(),
+    Column("agent_id", ForeignKey("agents.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column(
+        "conversation_id",
+        ForeignKey("conversations.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("turn_id", String(64), nullable=False),
+    Column("call_id", String(64), nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("tool", String(128), nullable=False),
+    Column("arguments", JSON, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("schema_hash", String(64), nullable=False),
+    Column("why", String(12), nullable=False),
+    Column("is_tainted", Boolean, nullable=False),
+    Column("status", String(10), nullable=False),
+    Column("reason", Text),
+    _instant("created_at"),
+    _instant("expires_at"),
+    _instant("answered_at", nullable=True),
+    Column("answered_by", String(200)),
+    Index("ix_approvals_space_status", "space", "status", "expires_at"),
+)
+"""Calls that wait for a person, and what was answered. `turn_id`, `call_id` and `seq` are those
+of the call that the model made; what an answer brings about is a turn of its own."""
+
 archives = Table(
     "archives",
     metadata,

@@ -46,7 +46,9 @@ class History:
         return self.revisions[-1]
 
 
-OURS = History(("0001", "0002", "0003", "0004", "0005"), Path(__file__).parent / "migrations")
+OURS = History(
+    ("0001", "0002", "0003", "0004", "0005", "0006"), Path(__file__).parent / "migrations"
+)
 
 # Alembic's own table, as Alembic makes it.
 _alembic_version = Table(

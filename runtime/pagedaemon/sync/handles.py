@@ -23,6 +23,7 @@ from pagedaemon.memory.documents import Document, Loaded, Progress
 from pagedaemon.memory.history import IMPORTED, Imported, OnError
 from pagedaemon.memory.markup import Format
 from pagedaemon.messages import Label, Message, Role, Usage
+from pagedaemon.sync.approvals import Approvals
 from pagedaemon.sync.blocks import AgentBlocks, GivenBlocks, all_given
 from pagedaemon.sync.delegate import Handle, Named, blocking
 from pagedaemon.sync.door import Door
@@ -305,6 +306,7 @@ class Agent(Talking[AsyncAgent], Timed[AsyncAgent]):
         self.blocks = AgentBlocks(door, inner.blocks)
         self.recall = Recall(door, inner.recall)
         self.archive = Archive(door, inner.archive)
+        self.approvals = Approvals(door, inner.approvals)
         self.conversations = Conversations(door, inner.conversations)
 
     @property

@@ -18,6 +18,7 @@ from pagedaemon.llm.protocol import ChatModel
 from pagedaemon.memory.embedding import Progress, SearchStatus
 from pagedaemon.runtime import AsyncRuntime, AsyncSpace
 from pagedaemon.store.index.finder import IndexMode
+from pagedaemon.sync.approvals import Approvals
 from pagedaemon.sync.blocks import SpaceBlocks
 from pagedaemon.sync.delegate import Handle, blocking
 from pagedaemon.sync.door import CLOSED, Door
@@ -34,6 +35,7 @@ class Space(Handle[AsyncSpace]):
         self.name = inner.name
         self.agents = Agents(door, inner.agents)
         self.blocks = SpaceBlocks(door, inner.blocks)
+        self.approvals = Approvals(door, inner.approvals)
 
     def recover(self) -> int:
         return self._door.wait(self._inner.recover())
@@ -144,6 +146,10 @@ class Runtime:
     @property
     def blocks(self) -> SpaceBlocks:
         return SpaceBlocks(self._door, self._inner.blocks)
+
+    @property
+    def approvals(self) -> Approvals:
+        return Approvals(self._door, self._inner.approvals)
 
     def search_status(self) -> SearchStatus:
         return self._door.wait(self._inner.search_status())

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pagedaemon.config import Settings
+from pagedaemon.config import Capability, Settings
 from pagedaemon.memory import blocks
 from pagedaemon.memory.archival import InsertPassage, SearchPassages
 from pagedaemon.memory.blocks import Edit, InsertAt, Rethink
@@ -133,13 +133,20 @@ NAMES = EVENT_NAMES | frozenset(
 
 def memory_tools(prompts: Prompts, settings: Settings) -> list[Tool]:
     """The built-in tools of an agent with these settings, in the order the model sees them."""
-    functions = (*_EDITING[settings.tool_set], *_ALWAYS, *event_functions(settings))
-    tools = [_made(prompts, function) for function in functions]
+    editing = _EDITING[settings.tool_set]
+    functions = (*editing, *_ALWAYS, *event_functions(settings))
+    tools = [_made(prompts, one, can=("core",) if one in editing else ()) for one in functions]
     if settings.style.reply == "tool":
         tools.insert(0, _made(prompts, send_message, terminal=True))
     return tools
 
 
-def _made(prompts: Prompts, function: Callable[..., Effect], *, terminal: bool = False) -> Tool:
+def _made(
+    prompts: Prompts,
+    function: Callable[..., Effect],
+    *,
+    terminal: bool = False,
+    can: tuple[Capability, ...] = (),
+) -> Tool:
     description = prompts.render(f"tools/{function.__name__}")
-    return internal_tool(function, description=description, terminal=terminal)
+    return internal_tool(function, description=description, terminal=terminal, can=can)

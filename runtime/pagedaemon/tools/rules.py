@@ -20,6 +20,7 @@ from pagedaemon.config import (
     AtMost,
     Conditional,
     First,
+    NeedsApproval,
     Required,
     Rule,
     Terminal,
@@ -199,7 +200,7 @@ def _refused(
                 return []
             following = rule.then if isinstance(rule, After) else _following(rule, last)
             return [name for name in tools if name not in following]
-        case Required():
+        case Required() | NeedsApproval():
             return []
 
 

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, TypeAlias, get_args, overload
 
+from pagedaemon.config import Capability
 from pagedaemon.errors import ToolDefinitionError
 from pagedaemon.tools.docstrings import read_docs
 from pagedaemon.tools.schema import Signature, plain_function, read_signature
@@ -25,6 +26,12 @@ may happen twice, so a call whose outcome is unknown is never run again."""
 Origin = Literal["tool", "external"]
 """Where a result's text comes from. `external`: from outside, such as the web; it is not
 trusted."""
+
+Approval: TypeAlias = Literal["never", "always"] | Callable[[Mapping[str, Any], bool], bool] | None
+"""When a call waits for a person's approval. None: where the agent's `Settings.gates` say so, by
+what it can do. `never`: not even then. `always`: at each call. A function: where it returns true of
+the checked arguments, and of whether text from outside stands in the window; where it raises, too.
+"""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -76,8 +83,10 @@ class Tool:
     terminal: bool = False
     """Whether a call of it ends the turn unless something else goes on; it carries no heartbeat
     flag."""
-    capabilities: tuple[str, ...] = ()
-    """What it can do beyond answering, such as `egress`, `spend`, `delete`."""
+    can: tuple[Capability, ...] = ()
+    """What it can do beyond answering."""
+    approval: Approval = field(default=None, repr=False)
+    """When a call of it waits for a person's approval."""
 
     def __post_init__(self) -> None:
         what = f"tool {self.name!r}"
@@ -109,15 +118,28 @@ class Tool:
             ("max_result_chars", self.max_result_chars, int, "a whole number"),
             ("parallel", self.parallel, bool, "True or False"),
             ("terminal", self.terminal, bool, "True or False"),
-            ("capabilities", self.capabilities, tuple, 'a tuple, such as ("egress",)'),
+            ("can", self.can, tuple, 'a tuple, such as ("egress",)'),
         )
         for setting, value, kinds, needed in wanted:
             is_flag = isinstance(value, bool) and kinds is not bool
             if is_flag or not isinstance(value, kinds):
                 raise ToolDefinitionError(f"{what}: {setting} is {needed}, not {value!r:.80}")
-        for one in self.capabilities:
-            if not isinstance(one, str):
-                raise ToolDefinitionError(f"{what}: a capability is a text, not {one!r:.80}")
+        for one in self.can:
+            if one not in get_args(Capability):
+                known = ", ".join(get_args(Capability))
+                raise ToolDefinitionError(f"{what} can {known}, and {one!r:.80} is none of them")
+        self._require_approval(what)
+
+    def _require_approval(self, what: str) -> None:
+        asked = self.approval
+        if asked is None or (isinstance(asked, str) and asked in ("never", "always")):
+            return
+        if not callable(asked):
+            raise ToolDefinitionError(
+                f"{what}: approval is 'never', 'always' or a function, not {asked!r:.80}"
+            )
+        if inspect.iscoroutinefunction(asked):
+            raise ToolDefinitionError(f"{what}: the function of approval is no async one")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself: nothing is checked, converted or recorded."""
@@ -164,7 +186,8 @@ def tool(
     max_result_chars: int = 20_000,
     parallel: bool = False,
     terminal: bool = False,
-    capabilities: tuple[str, ...] = (),
+    can: tuple[Capability, ...] = (),
+    approval: Approval = None,
 ) -> Tool: ...
 
 
@@ -179,7 +202,8 @@ def tool(
     max_result_chars: int = 20_000,
     parallel: bool = False,
     terminal: bool = False,
-    capabilities: tuple[str, ...] = (),
+    can: tuple[Capability, ...] = (),
+    approval: Approval = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -195,7 +219,8 @@ def tool(
     max_result_chars: int = 20_000,
     parallel: bool = False,
     terminal: bool = False,
-    capabilities: tuple[str, ...] = (),
+    can: tuple[Capability, ...] = (),
+    approval: Approval = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Makes a tool of a function, as `@tool`, `@tool(effect="read")` or `tool(thing.method)`.
 
@@ -216,7 +241,10 @@ def tool(
         max_result_chars: characters of a result that are shown at once.
         parallel: whether it may run beside other calls of the same reply.
         terminal: whether a call of it ends the turn, as `send_message` does.
-        capabilities: what it can do beyond answering, such as `egress`, `spend`, `delete`.
+        can: what it can do beyond answering: `egress`, `spend`, `delete`, `code`, `core`. By this
+            the agent's `Settings.gates` decide which calls wait for a person's approval.
+        approval: in place of those: `"never"`, `"always"`, or a function of the arguments and of
+            whether text from outside stands in the window. It returns whether the call waits.
 
     Raises:
         ToolDefinitionError: the function cannot be a tool; names the parameter that stands in the
@@ -240,7 +268,8 @@ def tool(
             max_result_chars=max_result_chars,
             parallel=parallel,
             terminal=terminal,
-            capabilities=capabilities,
+            can=can,
+            approval=approval,
         )
 
     return made if function is None else made(function)
@@ -252,6 +281,7 @@ def internal_tool(
     description: str,
     name: str | None = None,
     terminal: bool = False,
+    can: tuple[Capability, ...] = (),
 ) -> Tool:
     """A tool whose function returns an effect for the runtime to apply, in place of a text.
 
@@ -261,11 +291,12 @@ def internal_tool(
             own.
         name: default: the function's own.
         terminal: whether a call of it ends the turn.
+        can: what it can do beyond answering.
 
     Raises:
         ToolDefinitionError: as `tool`.
     """
-    return _made(function, name, description, {}, effect="internal", terminal=terminal)
+    return _made(function, name, description, {}, effect="internal", terminal=terminal, can=can)
 
 
 def _made(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pagedaemon.events import Turn
 from pagedaemon.memory.mail import post_answer
 from pagedaemon.store.transaction import Transaction
+from pagedaemon.tools.gates import tainted
 from pagedaemon.turn.state import OpenTurn
 
 
@@ -19,7 +20,7 @@ def answer(tx: Transaction, turn: OpenTurn, ended: Turn) -> None:
         turn.head.agent,
         [text for step in ended.steps for text in step.replies],
         ended.stop_reason,
-        label="agent",
+        label="external" if tainted(turn.queue) else "agent",
         owner=turn.lease.owner,
         now=ended.ended_at,
     )

@@ -19,16 +19,16 @@ from pagedaemon.store import journal
 from pagedaemon.store.database import Database
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.turn.answering import answer
+from pagedaemon.turn.approving import keep_waiting
 from pagedaemon.turn.body import Body
 from pagedaemon.turn.draft import (
     Draft,
-    reply_message,
-    result_message,
     spoken,
     take_up,
     take_up_plainly,
 )
 from pagedaemon.turn.finish import Finished, Stopped, call_records, finish_step
+from pagedaemon.turn.messages import step_messages
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.usage import believable
 
@@ -118,7 +118,7 @@ async def _close_plainly(
     # As in `close`: the turn ends, whatever stands in the way of more.
     except Exception:
         logger.exception("a step of turn %s is left unfinished", turn.id)
-        ran = [call.tool for call in plan.calls if call.status not in ("intended", "failed")]
+        ran = [call.tool for call in plan.calls if call.status in ("started", "ok", "unknown")]
         if ran:
             why += f"; these tools may have run: {', '.join(dict.fromkeys(ran))}"
         return await end(store, clock, turn, "error", why)
@@ -132,12 +132,7 @@ def _closed_plainly(
     plan = draft.plan
     calls = [call.row for call in draft.calls]
     said = spoken(draft, calls, body)
-    first = turn.last_seq + 1
-    reply = reply_message(draft, said, body, first, turn.id)
-    results = [
-        result_message(row, body.toolbox.get(row.tool), body, seq, turn.id, plan.step_id, now, None)
-        for seq, row in enumerate(calls, start=first + 1)
-    ]
+    new = step_messages(draft, calls, {}, said, body, turn.last_seq, turn.id, now)
     record = StepRecord(
         id=plan.step_id,
         seq=plan.seq,
@@ -152,15 +147,17 @@ def _closed_plainly(
     journal.moved(
         tx,
         turn.lease,
-        last_seq=turn.last_seq + 1 + len(results),
+        last_seq=turn.last_seq + len(new),
         window_version=turn.window_version + 1,
         warned=turn.warned,
         ends=True,
     )
-    rows.add_messages(tx, turn.agent_id, turn.conversation_id, [reply, *results])
+    if new:
+        rows.add_messages(tx, turn.agent_id, turn.conversation_id, new)
     journal.close_step(tx, turn.id, plan, record, calls, was_planned=True, now=now)
+    keep_waiting(tx, turn, calls, now)
     spent = turn.unrecorded + plan.usage
-    agent_rows.spent(tx, turn.agent_id, 1 + len(results), spent)
+    agent_rows.spent(tx, turn.agent_id, len(new), spent)
     usage = turn.usage + spent
     told, _ = journal.with_events(turn.told, [StepFinished(turn.id, record)])
     told = (*told, journal.ENDED)

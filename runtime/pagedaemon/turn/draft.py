@@ -19,6 +19,7 @@ from pagedaemon.memory.recall import whole_of
 from pagedaemon.messages import Call, HeartbeatReason, Label, Message, Usage
 from pagedaemon.store.journal import Plan, PlannedCall
 from pagedaemon.tools.arguments import DEEPEST, read_arguments, storable
+from pagedaemon.tools.gates import needs_approval, tainted
 from pagedaemon.tools.memory_tools import SPEAK
 from pagedaemon.tools.rules import Called, allowed, missing
 from pagedaemon.tools.tool import Tool
@@ -54,7 +55,7 @@ class DraftCall:
             self.tool is not None
             and self.tool.effect != "internal"
             and self.understood.error is None
-            and self.row.status not in ("ok", "failed", "unknown")
+            and self.row.status not in ("ok", "failed", "unknown", "awaiting")
         )
 
     @functools.cached_property
@@ -100,6 +101,12 @@ class Draft:
     """The plain text is no reply, whatever the style."""
 
     @property
+    def granted(self) -> PlannedCall | None:
+        """The call that a person has approved, where the step is no reply but runs that call."""
+        rows = (call.row for call in self.calls)
+        return next((row for row in rows if row.verdict and "granted" in row.verdict), None)
+
+    @property
     def has_outside(self) -> bool:
         """Whether anything is to be run before the step can be finished."""
         return any(call.runs_outside for call in self.calls)
@@ -119,7 +126,7 @@ def read_reply(
     past: Sequence[Called] = (),
 ) -> Draft:
     """Reads a reply that has just come: every call is named, checked against its tool and the
-    agent's rules, and numbered.
+    agent's rules, numbered, and held back where a person is to be asked.
 
     Args:
         past: the turn's calls before this step, by which the rules judge.
@@ -129,6 +136,7 @@ def read_reply(
     belong to calls there are not.
     """
     taken = {call.id for message in queue for call in message.calls}
+    is_tainted = tainted(queue)
     calls: list[DraftCall] = []
     for number, raw in enumerate(reply.calls, start=1):
         wire_id = _free_id(raw.id, taken)
@@ -146,7 +154,8 @@ def read_reply(
             heartbeat=understood.heartbeat,
         )
         call = _answered(DraftCall(row, understood))
-        calls.append(_judged(call, body, past, [earlier.row for earlier in calls]))
+        call = _judged(call, body, past, [earlier.row for earlier in calls])
+        calls.append(_gated(call, body, is_tainted=is_tainted))
     reply = _storable(reply)
     plan = Plan(
         step_id=new_id("step"),
@@ -234,6 +243,25 @@ def _judged(
         waiting=any(earlier.result is None for earlier in beside),
     )
     return call.came_to(Outcome("failed", told))
+
+
+def _gated(call: DraftCall, body: Body, *, is_tainted: bool) -> DraftCall:
+    """The call; where a person is to be asked first, with that for its result."""
+    if call.tool is None or call.row.result is not None:
+        return call
+    settings, arguments = body.agent.settings, call.understood.arguments
+    why = needs_approval(call.tool, arguments, settings, is_tainted=is_tainted)
+    if why is None:
+        return call
+    identity = new_id("approval")
+    told = body.prompts.render("results/awaiting_approval", tool=call.row.tool, id=identity)
+    verdict = {
+        "approval": identity,
+        "why": why,
+        "tainted": is_tainted,
+        "schema": call.tool.schema_hash,
+    }
+    return replace(call, row=replace(call.row, status="awaiting", result=told, verdict=verdict))
 
 
 def _storable(reply: Reply) -> Reply:
@@ -381,7 +409,6 @@ def result_message(
     assert call.result is not None, "a finished step has a result for every call"
     builtin = tool is not None and tool.effect == "internal"
     cap = None if tool is None or builtin else tool.max_result_chars
-    own: Label = "external" if tool is not None and tool.returns == "external" else "tool"
     return Message(
         id=new_id("message"),
         seq=seq,
@@ -392,8 +419,17 @@ def result_message(
         call_id=call.wire_id,
         tool=call.tool,
         digest=body.digest(call.result, "result", f"#{seq}", cap=cap),
-        label=recalled or own,
+        label=result_label(call, tool, recalled),
         turn_id=turn_id,
         step_id=step_id,
         data={"builtin": True} if builtin else {},
     )
+
+
+def result_label(call: PlannedCall, tool: Tool | None, recalled: Label | None) -> Label:
+    """Who stands behind what a call returned; what the runtime says in place of a result is no text
+    from outside."""
+    if recalled is not None:
+        return recalled
+    outside = tool is not None and tool.returns == "external" and call.status != "awaiting"
+    return "external" if outside else "tool"

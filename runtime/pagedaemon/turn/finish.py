@@ -24,7 +24,7 @@ from pagedaemon.events import (
     Turn,
 )
 from pagedaemon.memory.effects import Acting
-from pagedaemon.messages import Message, StopReason, Usage
+from pagedaemon.messages import Label, Message, StopReason, Usage
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
@@ -33,18 +33,14 @@ from pagedaemon.store.blocks import BlockRow
 from pagedaemon.store.database import Database
 from pagedaemon.store.journal import PlannedCall, Told
 from pagedaemon.store.transaction import Transaction
+from pagedaemon.tools.gates import tainted
 from pagedaemon.tools.rules import allowed, closed, missing
 from pagedaemon.turn.answering import answer
 from pagedaemon.turn.applying import Applied, apply_calls
-from pagedaemon.turn.body import Body
-from pagedaemon.turn.draft import (
-    Draft,
-    reply_message,
-    result_message,
-    spoken,
-    thoughts,
-)
+from pagedaemon.turn.approving import keep_waiting
+from pagedaemon.turn.draft import Draft, spoken, thoughts
 from pagedaemon.turn.lease import require_ours
+from pagedaemon.turn.messages import step_messages
 from pagedaemon.turn.sharing import sharing
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.typed import reviewed
@@ -186,7 +182,7 @@ def _decide(
     said = spoken(draft, applied.calls, body)
     record = _record(turn, draft, applied, said)
     blocks = _with_changes(turn.blocks, applied.changes)
-    new = _messages(draft, applied, said, body, last_seq, turn.id, now)
+    new = step_messages(draft, applied.calls, applied.labels, said, body, last_seq, turn.id, now)
     new, load = sharing(turn, new, blocks, queue)
     over = load.over(body.agent.settings.paging.warn)
     # A page-out that leaves the window above the line is no reason to warn again.
@@ -199,7 +195,8 @@ def _decide(
     if isinstance(outcome, Continue) and draft.refusal is not None:
         new.append(invalid_message(turn, draft.refusal, seq, record.id, now))
         seq += 1
-    new += next_event(turn, outcome, [*queue, *new], load.percent, seq, record.id, now)
+    if draft.granted is None or outcome != Continue("requested"):
+        new += next_event(turn, outcome, [*queue, *new], load.percent, seq, record.id, now)
     alerted = isinstance(outcome, Continue) and outcome.reason == "pressure"
     spent = turn.unrecorded + record.usage
     told, events = journal.with_events(
@@ -219,7 +216,8 @@ def _decide(
         hushed=hushed or alerted,
         folds=turn.folds + applied.folds,
         ended=None if ended is None else replace(ended, events=len(told)),
-        stirs=applied.stirs or turn.asked,
+        # An approval that waits is the next thing whose time may be over.
+        stirs=applied.stirs or turn.asked or observed.approval_pending,
         told=told,
         events=events,
     )
@@ -257,6 +255,7 @@ def _write(
         was_planned=draft.planned,
         now=now,
     )
+    keep_waiting(tx, turn, applied.calls, now)
     stop_asked = journal.set_turn(
         tx,
         turn.id,
@@ -306,38 +305,6 @@ def call_records(calls: Sequence[PlannedCall]) -> tuple[CallRecord, ...]:
     )
 
 
-def _messages(
-    draft: Draft,
-    applied: Applied,
-    said: tuple[str, ...],
-    body: Body,
-    last_seq: int,
-    turn_id: str,
-    now: datetime,
-) -> list[Message]:
-    """The reply and its results.
-
-    A reply that says nothing at all is no message: the step's record has it.
-    """
-    if not draft.calls and not draft.reply.content.strip() and not draft.reply.opaque:
-        return []
-    reply = reply_message(draft, said, body, last_seq + 1, turn_id)
-    results = [
-        result_message(
-            call,
-            body.toolbox.get(call.tool),
-            body,
-            last_seq + 2 + number,
-            turn_id,
-            draft.plan.step_id,
-            now,
-            applied.labels.get(call.id),
-        )
-        for number, call in enumerate(applied.calls)
-    ]
-    return [reply, *results]
-
-
 def _with_changes(
     blocks: Sequence[BlockRow], changes: Sequence[BlockChange]
 ) -> tuple[BlockRow, ...]:
@@ -383,6 +350,7 @@ def _observed(
         required_missing=missing(rules, history, tools),
         closed=closed(rules, history),
         stuck=bool(rules) and not allowed(rules, history, tools).names,
+        approval_pending=any(call.status == "awaiting" for call in applied.calls),
         invalid_reply=draft.refusal is not None and not replied,
         retries=turn.woken("invalid", record),
         nudges=turn.woken("nudge", record),
@@ -445,9 +413,18 @@ def _acting(turn: OpenTurn, draft: Draft, clock: Clock) -> Acting:
         step_id=draft.plan.step_id,
         now=clock.now(),
         timezone=turn.body.agent.settings.timezone,
+        label=_label(turn, draft),
         read_versions=dict(draft.plan.block_versions),
         keep=turn.keep,
         page_chars=turn.body.page_chars,
         letter=turn.letter,
         meaning=turn.body.meaning,
     )
+
+
+def _label(turn: OpenTurn, draft: Draft) -> Label:
+    """Who stands behind what the step writes elsewhere: whatever it was derived from, it is trusted
+    no more than the worst of that."""
+    granted = draft.granted
+    was = granted is not None and bool(granted.verdict and granted.verdict["tainted"])
+    return "external" if was or tainted(turn.queue) else "agent"

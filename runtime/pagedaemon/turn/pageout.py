@@ -165,7 +165,7 @@ async def _summarise(
     previous = _summary(turn.queue)
     messages = [message for group in leaving for message in group.messages]
     text = "" if previous is None else previous.text
-    if previous is not None and _due_for_refresh(turn, previous):
+    if previous is not None and (_due_for_refresh(turn, previous) or previous.is_external):
         first, last = int(previous.data["first"]), int(previous.data["last"])
         last = max(last, messages[-1].seq)
         in_view = {message.id for message in turn.queue} - {message.id for message in messages}
@@ -176,7 +176,8 @@ async def _summarise(
     summariser = Summariser(body.prompts, chat, body.model, settings.timezone, body.gauge.text)
     summary = await summariser.fold(
         text,
-        messages,
+        # What stands in view from now on must not bring in the outside for good: recall has it.
+        [message for message in messages if not message.is_external],
         max_tokens=_summary_room(turn, leaving),
         # The other half of the turn's time is for the step that all this is done for.
         seconds=(turn.deadline - clock.monotonic()) / 2,
@@ -238,7 +239,10 @@ def _folding(
     def work(tx: Transaction) -> tuple[_There, tuple[Told, ...], tuple[Event, ...]]:
         journal.fence(tx, turn.lease)
         previous = _summary(turn.queue)
-        labels = [message.label for group in leaving for message in group.messages]
+        gone = [message for group in leaving for message in group.messages]
+        if previous is not None:
+            gone.append(previous)
+        labels = [message.label for message in gone if not message.is_external]
         count = fold(
             tx,
             turn.conversation_id,

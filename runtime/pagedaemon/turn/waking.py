@@ -127,6 +127,33 @@ def _mailed(arrival: Arrival) -> Message:
     )
 
 
+def _ruled(arrival: Arrival) -> Message:
+    """What was said of a call that waited for a person."""
+    ruling, body = arrival.wake.ruling, arrival.body
+    assert ruling is not None, "an approval has a ruling"
+    settings = body.agent.settings
+    return Message(
+        id=new_id("message"),
+        seq=arrival.seq,
+        role="user",
+        kind="heartbeat",
+        text=body.prompts.render(
+            "events/approval",
+            id=ruling.approval_id,
+            tool=ruling.tool,
+            decision=ruling.decision,
+            by=ruling.by,
+            reason=ruling.reason,
+            time=local_stamp(arrival.now, settings.timezone),
+            reply_tool=settings.style.reply == "tool",
+        ),
+        created_at=arrival.now,
+        label=arrival.wake.label,
+        turn_id=arrival.turn_id,
+        data={"reason": "approval", "approval": ruling.approval_id},
+    )
+
+
 LETTER = "letter"
 """Under which a message keeps the letter of mail."""
 
@@ -155,6 +182,7 @@ WAKINGS: Mapping[WakeKind, Waking] = {
     "mail": Waking(_mailed, has_status=True),
     "question": Waking(_mailed, user_waits=True, has_status=True),
     "answer": Waking(_mailed, has_status=True),
+    "approval": Waking(_ruled),
 }
 
 

@@ -30,10 +30,11 @@ class Lease:
         return datetime.now(UTC) + timedelta(seconds=self.seconds)
 
 
-WakeKind = Literal["message", "heartbeat", "timer", "mail", "question", "answer"]
+WakeKind = Literal["message", "heartbeat", "timer", "mail", "question", "answer", "approval"]
 """`message`: a person's words. `heartbeat`: the owner's program has the agent think, and nobody
 waits. `timer`: an instant has come that the owner or the agent had set. `mail`: another agent's
-words. `question`: mail whose sender wants an answer. `answer`: what came of a question."""
+words. `question`: mail whose sender wants an answer. `answer`: what came of a question.
+`approval`: a person has said of a call whether it may be run, or nobody has in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,17 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
+class Ruling:
+    """What was said of a call that waited for a person."""
+
+    approval_id: str
+    tool: str
+    decision: Literal["approved", "denied", "expired"]
+    by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """What wakes an agent. `pagedaemon.turn.waking` says for each kind how the model sees it."""
 
@@ -80,6 +92,8 @@ class Wake:
     """Of a timer."""
     letter: Letter | None = None
     """Of mail."""
+    ruling: Ruling | None = None
+    """Of an approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +162,9 @@ class PlannedCall:
     status: CallStatus
     heartbeat: bool
     result: str | None = None
+    verdict: Mapping[str, Any] | None = None
+    """What was decided on it when its reply was read: under `approval` the id of the approval that
+    it waits for, under `granted` that of the one by which it is run. None: it may be run."""
 
 
 @dataclass(frozen=True, slots=True)

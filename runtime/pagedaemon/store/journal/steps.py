@@ -76,6 +76,7 @@ def _add_calls(
                     "status": call.status,
                     "heartbeat": call.heartbeat,
                     "result": call.result,
+                    "verdict": None if call.verdict is None else dict(call.verdict),
                     "ended_at": ended_at,
                 }
                 for call in planned
@@ -179,7 +180,9 @@ def open_plan(tx: Transaction, turn_id: str) -> Plan | None:
     )
     if row is None:
         return None
-    found = tx.all(select(*_CALL).where(calls.c.step_id == row[0]).order_by(calls.c.seq))
+    found = tx.all(
+        select(*_CALL, calls.c.verdict).where(calls.c.step_id == row[0]).order_by(calls.c.seq)
+    )
     planned = tuple(PlannedCall(*call) for call in found)
     values: tuple[Any, ...] = (*row[:7], Usage(**row[7]), row[8], planned)
     return Plan(*values)

@@ -21,6 +21,7 @@ from pagedaemon.store.journal.keys import Key
 from pagedaemon.store.journal.shapes import (
     Head,
     Lease,
+    Ruling,
     TurnRow,
     Wake,
     WakeKind,
@@ -92,7 +93,7 @@ def accept(
     at: Head,
     wake: Wake,
     *,
-    owner: str,
+    owner: str | None,
     running: bool,
     now: datetime,
     key: Key | None = None,
@@ -100,6 +101,7 @@ def accept(
     """T0: the event is durable from this commit on. Returns the turn's id.
 
     Args:
+        owner: the process that will run it; None: whichever comes first.
         running: the turn is claimed in this same transaction, and its message stored with it.
         key: what the turn is found again by; no turn of the conversation has it yet.
     """
@@ -144,6 +146,8 @@ def _body(wake: Wake) -> dict[str, Any]:
         body["ring"] = ring_data(wake.ring)
     if wake.letter is not None:
         body["letter"] = letter_data(wake.letter)
+    if wake.ruling is not None:
+        body["ruling"] = asdict(wake.ruling)
     return body
 
 
@@ -151,7 +155,9 @@ def _wake(body: dict[str, Any], kind: WakeKind) -> Wake:
     came = from_described(body.pop("attachments", ()))
     ring = ring_of(body.pop("ring", None))
     letter = letter_of(body.pop("letter", None))
-    return Wake(**body, kind=kind, attachments=came, ring=ring, letter=letter)
+    said = body.pop("ruling", None)
+    ruling = None if said is None else Ruling(**said)
+    return Wake(**body, kind=kind, attachments=came, ring=ring, letter=letter, ruling=ruling)
 
 
 _CLAIM = (
