@@ -434,6 +434,11 @@ def _read(path: object) -> tuple[Path, bytes]:
         raise InvalidInput(f"{str(found)[:200]!r} cannot be read ({error})") from error
 
 
+def marked_encoding(data: bytes) -> str | None:
+    """The encoding that a text's byte order mark tells; None where it has none."""
+    return next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
+
+
 def _decoded(data: bytes, name: str, encoding: str | None) -> str:
     if data.startswith((b"%PDF-", b"PK\x03\x04")):
         raise InvalidInput(
@@ -442,7 +447,7 @@ def _decoded(data: bytes, name: str, encoding: str | None) -> str:
         )
     if sniffed(data) is not None:
         raise InvalidInput(f"{name} is a picture: send it as Image.from_bytes or Image.from_path")
-    marked = next((codec for mark, codec in _MARKS if data.startswith(mark)), "utf-8")
+    marked = marked_encoding(data) or "utf-8"
     try:
         text = data.decode(encoding or marked)
     except (UnicodeError, LookupError, TypeError) as error:

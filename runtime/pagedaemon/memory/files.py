@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from pathlib import Path
 
 from pagedaemon.errors import InvalidInput, NotFound
+from pagedaemon.media import marked_encoding
 
 LARGEST_FILE = 200_000_000
 """Bytes: a file is read whole, and takes some times its size in memory meanwhile."""
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 _CHARSET = re.compile(
     rb"<meta[^>]{0,200}charset\s*=\s*[\"']?([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE
 )
@@ -110,8 +103,7 @@ def checked_encoding(encoding: object) -> None:
 
 
 def _said(raw: bytes, html: bool) -> str | None:
-    for mark, name in _BOMS:
-        if raw.startswith(mark):
-            return name
+    if (marked := marked_encoding(raw)) is not None:
+        return marked
     found = _CHARSET.search(raw[:2_048]) if html else None
     return None if found is None else found[1].decode("ascii")

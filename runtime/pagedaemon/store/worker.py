@@ -7,41 +7,13 @@ operating system frees it at any death, so recovery waits for no clock.
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 import weakref
 from pathlib import Path
-from typing import IO
 
 from pagedaemon.config import LEASE_SECONDS
 from pagedaemon.errors import StorageUnavailable
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _hold(file: IO[bytes]) -> None:
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-
-    def _is_held(file: IO[bytes]) -> bool:
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return True
-        return False
-else:
-    import fcntl
-
-    def _hold(file: IO[bytes]) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _is_held(file: IO[bytes]) -> bool:
-        # Shared: two who ask at once must not take each other for the owner.
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
-
+from pagedaemon.store.locks import hold, is_held
 
 _here: weakref.WeakSet[Worker] = weakref.WeakSet()
 """The workers of this process."""
@@ -77,7 +49,7 @@ class Worker:
             # Locked before it has its name: nobody can see it free in between and take us for dead.
             unnamed = folder / f"{self.id}.new"
             self._file = unnamed.open("xb")
-            _hold(self._file)
+            hold(self._file)
             unnamed.rename(self._path(self.id))
         except OSError as error:
             raise StorageUnavailable(f"{folder} cannot be written: {error}") from error
@@ -93,7 +65,7 @@ class Worker:
         except FileNotFoundError:
             return False
         with file:
-            if _is_held(file):
+            if is_held(file):
                 return True
         path.unlink(missing_ok=True)
         return False

@@ -126,8 +126,8 @@ def _value(text: str) -> Any:
         return json.loads(
             text,
             object_pairs_hook=_without_repeats,
-            parse_constant=_no_constant,
-            parse_float=_finite,
+            parse_constant=no_constant,
+            parse_float=finite,
         )
     except RecursionError:
         return _Problem(f"they are nested deeper than {DEEPEST} levels")
@@ -146,11 +146,13 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _no_constant(name: str) -> NoReturn:
+def no_constant(name: str) -> NoReturn:
+    """`parse_constant` of a reader that knows no NaN and no infinities: raises `ValueError`."""
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _finite(number: str) -> float:
+def finite(number: str) -> float:
+    """`parse_float` of the same reader: raises `ValueError` where a number overflows to one."""
     value = float(number)
     if value in (float("inf"), float("-inf")):
         raise ValueError(f"the number {number[:40]} is too large")

@@ -14,7 +14,7 @@ from pydantic_core import SchemaError, from_json
 
 from pagedaemon.errors import InvalidInput
 from pagedaemon.messages import checked_text
-from pagedaemon.tools.arguments import storable
+from pagedaemon.tools.arguments import finite, no_constant, storable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -227,18 +227,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-def _finite(number: str) -> float:
-    value = float(number)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"the number {number[:40]} is too large")
-    return value
-
-
 # Line breaks may stand in a string as they are: models write them so, and they mean one thing only.
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite, strict=False
+    object_pairs_hook=_once, parse_constant=no_constant, parse_float=finite, strict=False
 )

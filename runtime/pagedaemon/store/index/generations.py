@@ -15,21 +15,12 @@ import sys
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from pagedaemon.store.locks import hold
 
 _MARKER = "closed.json"
 _PIECE = 1 << 20
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _hold(file: IO[bytes]) -> None:
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _hold(file: IO[bytes]) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Busy(Exception):
@@ -67,7 +58,7 @@ class Generations:
         root.mkdir(parents=True, exist_ok=True)
         self._lock = (root / "lock").open("ab")
         try:
-            _hold(self._lock)
+            hold(self._lock)
         except OSError as error:
             self._lock.close()
             raise Busy(f"another process has {root}") from error
