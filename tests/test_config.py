@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -197,3 +199,17 @@ class TestRules:
         assert Settings(rules=given).rules == (First("load"),)
         with pytest.raises(ConfigError, match="First cannot be made: tool"):
             Settings(rules=[{"rule": "first"}])
+
+
+def test_importing_builds_no_validator() -> None:
+    code = (
+        "import pagedaemon\n"
+        "from pagedaemon import config\n"
+        "kinds = config.Frozen.__subclasses__()\n"
+        "assert config.Settings in kinds\n"
+        "print([kind.__name__ for kind in kinds if kind.__pydantic_complete__])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.stdout.strip(), ran.stderr) == ("[]", "")

@@ -65,6 +65,11 @@ HEAVY = [
     "onnxruntime",
     "openai",
     "pagedaemon.cli",
+    "pagedaemon.handles.intake",
+    "pagedaemon.llm.gateway",
+    "pagedaemon.loop",
+    "pagedaemon.memory.embedding",
+    "pagedaemon.scheduler",
     "pagedaemon.testing",
     "psycopg",
     "requests",
@@ -74,7 +79,8 @@ HEAVY = [
     "tiktoken",
     "tokenizers",
 ]
-"""What an import must not load: the other doors, and what only some programs use."""
+"""What an import must not load: the other doors, what only some programs use, and what runs turns,
+which whoever opens a runtime loads."""
 
 IMPORTING = """
 import json, sys

@@ -22,6 +22,13 @@ silently from the front when too much is sent."""
 LEASE_SECONDS = 30.0
 """Seconds for which who runs a turn has its conversation to itself; renewed meanwhile."""
 
+CHUNK_CHARS = 1_000
+"""Characters of a document's chunk unless told otherwise: about 250 tokens, what a small embedding
+model reads at once."""
+
+IMPORTED = "imported"
+"""The conversation that imported history goes into where none is named."""
+
 
 Price: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """US dollars for a million tokens."""
@@ -473,7 +480,7 @@ class Settings(Frozen):
     refused."""
     mail_rounds: int = Field(default=2, ge=1)
     """How often, among those, it may write to the same agent. Once more is refused as a circle."""
-    gates: Gates = Gates()
+    gates: Gates = Field(default_factory=Gates)
     """Which calls wait for a person's approval, and how long."""
     parallel_tools: bool = True
     """Whether several outside tools of one reply may run at once, where each is declared safe for

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Self, TypeAlias, get_args
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.clock import Clock, SystemClock
@@ -20,18 +20,18 @@ from pagedaemon.handles.arguments import checked_flag, checked_seconds
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.handles.definition import checked_code
 from pagedaemon.handles.holding import AsyncSpaceBlocks
-from pagedaemon.llm.embedding.gateway import connect_embedder
 from pagedaemon.llm.embedding.protocol import Embedder
-from pagedaemon.llm.gateway import Connections
 from pagedaemon.llm.protocol import ChatModel
-from pagedaemon.memory.embedding import WORDS_ONLY, Meaning, Progress, SearchStatus
 from pagedaemon.messages import checked_text
 from pagedaemon.resources import Prompts
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.index.finder import IndexMode, VectorIndex
 from pagedaemon.store.worker import Worker
 from pagedaemon.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.embedding import Meaning, Progress, SearchStatus
+    from pagedaemon.scheduler import Scheduler
+    from pagedaemon.store.index.finder import IndexMode
 
 DEFAULT_SPACE = "default"
 
@@ -85,6 +85,8 @@ class AsyncSpace:
         Raises:
             StoreError: the store could not be read.
         """
+        from pagedaemon.memory.embedding import WORDS_ONLY
+
         meaning = self._scheduler.meaning
         return WORDS_ONLY if meaning is None else await meaning.status()
 
@@ -100,6 +102,8 @@ class AsyncSpace:
                 tried again in the background.
             StoreError: the store failed.
         """
+        from pagedaemon.memory.embedding import WORDS_ONLY
+
         meaning = self._scheduler.meaning
         return WORDS_ONLY if meaning is None else await meaning.reindex(progress)
 
@@ -152,6 +156,9 @@ class AsyncRuntime:
         chroma_url: str | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
+        from pagedaemon.llm.embedding.gateway import connect_embedder
+        from pagedaemon.llm.gateway import Connections
+
         if not isinstance(model, Model | str | None):
             raise ConfigError(
                 f"model is a name or a Model, not {type(model).__name__}: give an object of yours "
@@ -250,10 +257,16 @@ class AsyncRuntime:
     def _meaning(self, database: Database) -> Meaning | None:
         if self._embedder is None:
             return None
+        from pagedaemon.memory.embedding import Meaning
+        from pagedaemon.store.index.finder import VectorIndex
+
         index = VectorIndex(database, self._embedder.name, mode=self._index, url=self._chroma_url)
         return Meaning(database, self._clock, self._embedder, index)
 
     async def _scheduler(self, database: Database, meaning: Meaning | None) -> Scheduler:
+        # What runs turns is half of the package: whoever only imports it has no use for that yet.
+        from pagedaemon.scheduler import Scheduler
+
         assert self._worker is not None, "made before any space is opened"
         scheduler = Scheduler(
             database,
@@ -376,6 +389,8 @@ def _checked_models(models: object) -> Mapping[str, ChatModel]:
 
 
 def _checked_index(index: IndexMode, chroma_url: object) -> IndexMode:
+    from pagedaemon.store.index.finder import IndexMode
+
     if index not in get_args(IndexMode):
         raise ConfigError(f"index is one of {', '.join(get_args(IndexMode))}, not {index!r}")
     if chroma_url is None:

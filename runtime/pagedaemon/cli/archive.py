@@ -10,8 +10,9 @@ import click
 from pagedaemon.cli.opening import Place, agent_options
 from pagedaemon.cli.progress import progress, remark
 from pagedaemon.cli.screen import Screen, amount, one_line, stamp
+from pagedaemon.config import CHUNK_CHARS
 from pagedaemon.errors import AlreadyExists, InvalidInput, NotFound
-from pagedaemon.memory.chunks import CHUNK_CHARS, FEWEST_CHARS, MOST_CHARS
+from pagedaemon.memory.chunks import FEWEST_CHARS, MOST_CHARS
 from pagedaemon.memory.documents import BATCH, Loaded
 from pagedaemon.memory.markup import Format
 from pagedaemon.messages import LABELS

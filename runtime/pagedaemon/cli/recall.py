@@ -7,8 +7,9 @@ import click
 from pagedaemon.cli.opening import Place, agent_options
 from pagedaemon.cli.progress import progress, remark
 from pagedaemon.cli.screen import Screen, amount, one_line, stamp
+from pagedaemon.config import IMPORTED
 from pagedaemon.memory.documents import BATCH
-from pagedaemon.memory.history import IMPORTED, Imported, OnError
+from pagedaemon.memory.history import Imported, OnError
 from pagedaemon.sync.handles import Agent
 
 HITS = 10

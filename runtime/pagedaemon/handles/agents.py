@@ -30,7 +30,6 @@ from pagedaemon.handles.recall import AsyncRecall
 from pagedaemon.handles.talking import AsyncTalking
 from pagedaemon.handles.timers import AsyncTimed
 from pagedaemon.messages import Usage
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import agents as rows
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as conversation_rows
@@ -41,7 +40,7 @@ from pagedaemon.store.transaction import Transaction
 from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
-    pass
+    from pagedaemon.scheduler import Scheduler
 
 T = TypeVar("T")
 

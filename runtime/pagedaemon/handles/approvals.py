@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pagedaemon.agent import checked_name
 from pagedaemon.errors import InvalidInput
 from pagedaemon.handles.turns import AsyncTurnHandle
 from pagedaemon.messages import checked_text
-from pagedaemon.scheduler import Scheduler
-from pagedaemon.scheduler.approvals import Decision
 from pagedaemon.store.approvals import ApprovalRow, Status
+
+if TYPE_CHECKING:
+    from pagedaemon.scheduler import Scheduler
+    from pagedaemon.scheduler.approvals import Decision
 
 LONGEST_REASON = 2_000
 """Characters of the reason of a denial."""

@@ -7,24 +7,26 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from pagedaemon.agent import checked_name
+from pagedaemon.config import CHUNK_CHARS
 from pagedaemon.errors import InvalidInput, NotFound
-from pagedaemon.handles import intake
 from pagedaemon.handles.arguments import checked_floor, checked_instant
 from pagedaemon.handles.page import Page, checked_id, number, offset_of, several, words
-from pagedaemon.memory import archival, documents
-from pagedaemon.memory.chunks import CHUNK_CHARS
-from pagedaemon.memory.documents import Document, Loaded, Progress
+from pagedaemon.memory import archival
 from pagedaemon.memory.effects import nearby
-from pagedaemon.memory.markup import Format
 from pagedaemon.memory.search import find_passages
 from pagedaemon.messages import Label
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import passages as rows
 from pagedaemon.store.passages import NewPassage, PassageFilter, PassageRow
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.documents import Document, Loaded, Progress
+    from pagedaemon.memory.markup import Format
+    from pagedaemon.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +261,9 @@ class AsyncArchive:
                 stored.
             AlreadyExists: no name was given, and the file's is that of another file's document.
         """
+        from pagedaemon.handles import intake
+        from pagedaemon.memory import documents
+
         read = partial(
             documents.read_file,
             source,
@@ -292,6 +297,9 @@ class AsyncArchive:
             InvalidInput: it cannot be stored or has no words at all; nothing was stored.
             NotFound: the agent was deleted.
         """
+        from pagedaemon.handles import intake
+        from pagedaemon.memory import documents
+
         read = partial(
             documents.read_text,
             text,
@@ -310,6 +318,8 @@ class AsyncArchive:
         Raises:
             NotFound: the agent was deleted.
         """
+        from pagedaemon.memory import documents
+
         return await self._scheduler.store.read(lambda tx: documents.listed(tx, self._agent_id))
 
     async def unload(self, name: str) -> int:
@@ -319,6 +329,8 @@ class AsyncArchive:
             NotFound: there is no document of that name, or the agent was deleted.
             InvalidInput: what cannot be a name.
         """
+        from pagedaemon.handles import intake
+
         called = checked_name(name, "the document's name")
         return await intake.unload(self._scheduler, self._agent_id, called)
 

@@ -6,17 +6,19 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pagedaemon.errors import NotFound
 from pagedaemon.handles.arguments import checked_flag, checked_whole
 from pagedaemon.memory import blocks as core
 from pagedaemon.memory.blocks import Operation
 from pagedaemon.messages import Label, checked_text
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import blocks as rows
 from pagedaemon.store.blocks import Author, BlockRow, VersionRow
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.scheduler import Scheduler
 
 OWNER = Author("api", "owner")
 """Who edits through the Python API: the one who runs the agent."""

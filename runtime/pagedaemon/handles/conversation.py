@@ -18,7 +18,6 @@ from pagedaemon.handles.turns import (
 )
 from pagedaemon.memory import carrying
 from pagedaemon.messages import Message
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import endings, journal
@@ -26,7 +25,7 @@ from pagedaemon.store.conversations import ConversationRow
 from pagedaemon.store.transaction import Transaction
 
 if TYPE_CHECKING:
-    pass
+    from pagedaemon.scheduler import Scheduler
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pagedaemon.agent import Block
 from pagedaemon.clock import zone
@@ -13,11 +13,10 @@ from pagedaemon.handles.arguments import checked_many
 from pagedaemon.handles.blocks import AsyncBlock
 from pagedaemon.handles.holding import checked_block
 from pagedaemon.messages import checked_text
-from pagedaemon.scheduler import Scheduler
-from pagedaemon.scheduler.bodies import checked_tools
-from pagedaemon.tools.memory_tools import memory_tools
-from pagedaemon.tools.rules import require_possible
 from pagedaemon.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from pagedaemon.scheduler import Scheduler
 
 GivenBlocks: TypeAlias = Sequence[Block | AsyncBlock]
 
@@ -72,6 +71,9 @@ def require_rules(scheduler: Scheduler, settings: Settings, tools: Mapping[str, 
         ConfigError: there are such.
     """
     if settings.rules:
+        from pagedaemon.tools.memory_tools import memory_tools
+        from pagedaemon.tools.rules import require_possible
+
         built_in = [tool.name for tool in memory_tools(scheduler.prompts, settings)]
         require_possible(settings.rules, [*built_in, *tools])
 
@@ -93,4 +95,6 @@ def checked_code(tools: Sequence[Tool]) -> tuple[Tool, ...]:
         ToolDefinitionError: it cannot, one is no tool, or one tool stands in place of a list.
     """
     given = checked_many(tools, "tools", "tools=[search]", refusal=ToolDefinitionError)
+    from pagedaemon.scheduler.bodies import checked_tools
+
     return checked_tools(given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import IntegrityError
 
@@ -12,11 +12,13 @@ from pagedaemon.errors import AlreadyExists, InvalidInput, NotFound
 from pagedaemon.handles.arguments import checked_whole
 from pagedaemon.handles.blocks import OWNER, AsyncBlock
 from pagedaemon.memory import blocks as core
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as rows
 from pagedaemon.store.blocks import BlockRow
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.scheduler import Scheduler
 
 
 def add_block(

@@ -6,23 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from os import PathLike
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
+from pagedaemon.config import IMPORTED
 from pagedaemon.errors import NotFound
-from pagedaemon.handles import intake
 from pagedaemon.handles.arguments import checked_floor, checked_instant
 from pagedaemon.handles.page import Page, offset_of, several, text_or_none, words
-from pagedaemon.memory.documents import Progress
 from pagedaemon.memory.effects import nearby
-from pagedaemon.memory.history import IMPORTED, Imported, OnError
 from pagedaemon.memory.search import find_messages
 from pagedaemon.messages import Message, Role
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import attachments
 from pagedaemon.store import recall as queries
 from pagedaemon.store.recall import MessageFilter, MessageHit
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.documents import Progress
+    from pagedaemon.memory.history import Imported, OnError
+    from pagedaemon.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class AsyncRecall:
             InvalidInput: the file or a line cannot be read, and nothing was stored; or the
                 conversation has had turns of its own.
         """
+        from pagedaemon.handles import intake
+
         return await intake.import_lines(
             self._scheduler,
             self._agent_id,
@@ -220,6 +224,8 @@ class AsyncRecall:
             InvalidInput: the file or a message cannot be read, and nothing was stored; or a
                 conversation has had turns of its own.
         """
+        from pagedaemon.handles import intake
+
         return await intake.import_export(
             self._scheduler,
             self._agent_id,

@@ -14,7 +14,6 @@ from pagedaemon.handles.turns import AsyncTurnHandle, checked_key
 from pagedaemon.handles.typed import typed_events, typed_turn
 from pagedaemon.llm.protocol import WireMessage
 from pagedaemon.messages import Message
-from pagedaemon.scheduler import Running, Scheduler
 from pagedaemon.store import blocks as block_rows
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal
@@ -25,6 +24,8 @@ from pagedaemon.turn.expected import Expected
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+    from pagedaemon.scheduler import Running, Scheduler
 
 T = TypeVar("T")
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pagedaemon.agent import MAIN, AgentRecord, checked_name
 from pagedaemon.errors import NotFound
 from pagedaemon.memory import timers
 from pagedaemon.messages import Label
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as conversation_rows
 from pagedaemon.store import schedules as rows
 from pagedaemon.store.schedules import ScheduleRow
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.scheduler import Scheduler
 
 
 class AsyncSchedule:

@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pagedaemon.agent import checked_name
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.events import Turn
 from pagedaemon.handles.arguments import checked_seconds
 from pagedaemon.messages import StopReason, TurnState
-from pagedaemon.scheduler import Scheduler
 from pagedaemon.store import journal
 from pagedaemon.store.journal import Key, TurnRow, Wake
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.scheduler import Scheduler
 
 OpenState: TypeAlias = Literal["queued", "running", "open"]
 """`open`: either of the other two."""

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from pagedaemon.errors import ReplyInvalid
 from pagedaemon.events import Event, Turn, TurnEnded, TypedTurn
 from pagedaemon.turn.expected import Expected, Unfit
-from pagedaemon.turn.typed import Growing
 
 T = TypeVar("T")
 
@@ -38,6 +37,8 @@ async def typed_events(
     Raises:
         ReplyInvalid: it ended without a reply of that type; after its last event.
     """
+    from pagedaemon.turn.typed import Growing
+
     growing = Growing(expected)
     missing: ReplyInvalid | None = None
     async for event in events:

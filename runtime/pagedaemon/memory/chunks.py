@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 from pagedaemon.errors import InvalidInput
 
-CHUNK_CHARS = 1_000
-"""Characters of a chunk unless told otherwise: about 250 tokens, what a small embedding model reads
-at once."""
-
 FEWEST_CHARS, MOST_CHARS = 100, 100_000
 """Between these a chunk's size may lie."""
 

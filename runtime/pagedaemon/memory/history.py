@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn, get_args
 from zoneinfo import ZoneInfo
 
 from pagedaemon.agent import checked_name
+from pagedaemon.config import IMPORTED
 from pagedaemon.errors import InvalidInput
 from pagedaemon.messages import Kind, Label, Message, Role, checked_text
 from pagedaemon.store import agents as agent_rows
@@ -28,7 +29,6 @@ from pagedaemon.store.transaction import Transaction
 
 OnError = Literal["raise", "skip"]
 
-IMPORTED = "imported"
 """The conversation of what names none."""
 
 LATEST_SECONDS = 100_000_000_000

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pagedaemon.config import IMPORTED
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory.history import IMPORTED, Chat, Reading
+from pagedaemon.memory.history import Chat, Reading
 
 _UNSAID = frozenset(
     {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context"}

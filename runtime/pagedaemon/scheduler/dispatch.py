@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.clock import Clock
@@ -19,7 +19,6 @@ from pagedaemon.events import Event, Turn, TurnEnded
 from pagedaemon.llm.gateway import Absent, Connections
 from pagedaemon.llm.tokens import Correction
 from pagedaemon.loop import Loop
-from pagedaemon.memory.embedding import Meaning
 from pagedaemon.messages import StopReason
 from pagedaemon.resources import Prompts
 from pagedaemon.scheduler.approvals import Approvals
@@ -43,6 +42,9 @@ from pagedaemon.turn.body import Body
 from pagedaemon.turn.calls import Handles
 from pagedaemon.turn.expected import Expected
 from pagedaemon.turn.state import OpenTurn
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.embedding import Meaning
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ waiting for its end, and taking back what has not begun."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from typing import TYPE_CHECKING
 
 from pagedaemon.errors import Closed, NotFound
 from pagedaemon.events import Turn
-from pagedaemon.memory.embedding import Meaning
 from pagedaemon.memory.recollection import seek
 from pagedaemon.scheduler.claims import Claimed, Claims
 from pagedaemon.scheduler.idle import LONG_POLL, POLL, News, wait
@@ -16,6 +16,9 @@ from pagedaemon.store import journal
 from pagedaemon.store.database import Database
 from pagedaemon.store.journal import Head, TurnRow
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.embedding import Meaning
 
 
 class Places:

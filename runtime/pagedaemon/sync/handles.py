@@ -9,7 +9,7 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from pagedaemon.config import Model, Settings
+from pagedaemon.config import CHUNK_CHARS, IMPORTED, Model, Settings
 from pagedaemon.events import Event, Turn
 from pagedaemon.handles.agents import AsyncAgent, AsyncAgents
 from pagedaemon.handles.archive import AsyncArchive, Passage
@@ -18,10 +18,6 @@ from pagedaemon.handles.conversation import AsyncConversation, AsyncConversation
 from pagedaemon.handles.page import Page
 from pagedaemon.handles.recall import AsyncRecall, RecallHit
 from pagedaemon.handles.turns import OpenState
-from pagedaemon.memory.chunks import CHUNK_CHARS
-from pagedaemon.memory.documents import Document, Loaded, Progress
-from pagedaemon.memory.history import IMPORTED, Imported, OnError
-from pagedaemon.memory.markup import Format
 from pagedaemon.messages import Label, Message, Role, Usage
 from pagedaemon.sync.approvals import Approvals
 from pagedaemon.sync.blocks import AgentBlocks, GivenBlocks, all_given
@@ -32,7 +28,9 @@ from pagedaemon.sync.timers import Timed
 from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
-    pass
+    from pagedaemon.memory.documents import Document, Loaded, Progress
+    from pagedaemon.memory.history import Imported, OnError
+    from pagedaemon.memory.markup import Format
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pagedaemon.clock import Clock
 from pagedaemon.config import LEASE_SECONDS, Embedding, Model
@@ -15,15 +15,17 @@ from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.llm.protocol import ChatModel
-from pagedaemon.memory.embedding import Progress, SearchStatus
 from pagedaemon.runtime import AsyncRuntime, AsyncSpace
-from pagedaemon.store.index.finder import IndexMode
 from pagedaemon.sync.approvals import Approvals
 from pagedaemon.sync.blocks import SpaceBlocks
 from pagedaemon.sync.delegate import Handle, blocking
 from pagedaemon.sync.door import CLOSED, Door
 from pagedaemon.sync.handles import Agent, Agents, Conversation
 from pagedaemon.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.embedding import Progress, SearchStatus
+    from pagedaemon.store.index.finder import IndexMode
 
 
 @blocking(AsyncSpace)
