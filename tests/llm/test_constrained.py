@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from pagedaemon.llm.constrained import LONGEST_TEXT, MOST_ITEMS, Constrained, call_format
-from pagedaemon.llm.protocol import SAID, CallPart, RawCall, Reply, Request, TextPart
+from pagedaemon.llm.constrained import (
+    LONGEST_TEXT,
+    LONGEST_THOUGHT,
+    MOST_ITEMS,
+    Constrained,
+    call_format,
+)
+from pagedaemon.llm.protocol import SAID, CallPart, RawCall, ReasoningPart, Reply, Request, TextPart
 from pagedaemon.resources import Prompts
 from pagedaemon.testing import ScriptedModel, check_request
 
@@ -173,6 +179,11 @@ def test_no_text_may_be_longer_than_the_whole_reply() -> None:
             RawCall("", "weather", '{"city":  "Rome"}'),
         ),
         ('{"tool": "weather", "arguments": {"city": "Ro', RawCall("", "weather", '{"city": "Ro')),
+        (
+            '{"thought": "I \\"look\\".", "tool": "weather", "arguments": {"city": "Ro',
+            RawCall("", "weather", '{"city": "Ro'),
+        ),
+        ('{"thought": "I lo', RawCall("", "", '{"thought": "I lo')),
         ('{"tool": "wea', RawCall("", "", '{"tool": "wea')),
         ('{"city": "Rome"}', RawCall("", "", '{"city": "Rome"}')),
     ],
@@ -199,3 +210,30 @@ async def test_a_plain_reply_is_text_and_streamed_as_that() -> None:
 async def test_a_server_that_knows_no_schemas_is_still_heard() -> None:
     model, _ = constrained(Reply(content="It is sunny."))
     assert await model.complete(Request(HISTORY, (WEATHER,))) == Reply(content="It is sunny.")
+
+
+@pytest.mark.parametrize(
+    "rest", ['"tool": "weather", "arguments": {"city": "Rome"}', '"reply": "Sunny."']
+)
+async def test_the_thought_before_an_answer_is_its_reasoning_streamed_or_not(rest: str) -> None:
+    said = Reply(content=f'{{"thought": "Asked already.", {rest}}}')
+    model, _ = constrained(said, said)
+    request = Request(HISTORY, (WEATHER,))
+    reply = await model.complete(request)
+    assert reply.reasoning == "Asked already."
+    assert (len(reply.calls), reply.content) in {(1, ""), (0, "Sunny.")}
+    parts = [part async for part in model.stream(request)]
+    assert parts[0] == ReasoningPart("Asked already.")
+    assert parts[-1] == reply
+
+
+async def test_what_the_provider_thought_is_told_once_and_kept_before_the_thought() -> None:
+    model, _ = constrained(Reply(content='{"thought": "So.", "reply": "Hi."}', reasoning="Hm."))
+    parts = [part async for part in model.stream(Request(HISTORY, (WEATHER,)))]
+    assert [part for part in parts if isinstance(part, ReasoningPart)] == [ReasoningPart("Hm.")]
+
+
+def test_every_answer_begins_with_a_thought_and_a_bounded_one() -> None:
+    for shape in call_format((WEATHER,), None)["json_schema"]["schema"]["anyOf"]:
+        assert shape["required"][0] == next(iter(shape["properties"])) == "thought"
+        assert shape["properties"]["thought"]["maxLength"] == LONGEST_THOUGHT

@@ -29,11 +29,12 @@ _FENCE = re.compile(r"```(?:json|tool_call|tool_code|python)?[ \t]*\n(.*?)\n?[ \
 _SPACE = re.compile(r"[ \t\r\n]*")
 _KEYWORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_NAMED = re.compile(rf'\s*\{{\s*"(?:name|tool)"\s*:\s*"({_NAME.pattern})"\s*,\s*')
+_THOUGHT = r'(?:"thought"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*)?'
+_NAMED = re.compile(rf'\s*\{{\s*{_THOUGHT}"(?:name|tool)"\s*:\s*"({_NAME.pattern})"\s*,\s*')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters|args)"\s*:\s*')
 _NAME_KEYS = ("name", "tool", "function")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args")
-_OTHER_KEYS = frozenset({"id", "type"})
+_OTHER_KEYS = frozenset({"id", "type", "thought"})
 """Keys beside a call's name and arguments that say nothing of what is called."""
 
 _decoder = json.JSONDecoder()
