@@ -33,6 +33,7 @@ NAMES = [
     "Limits",
     "Model",
     "ModelError",
+    "NeverRan",
     "NoModel",
     "NotFound",
     "PagedaemonError",

@@ -29,7 +29,7 @@ from pagedaemon.media import File, Image
 from pagedaemon.runtime import AsyncRuntime
 from pagedaemon.sync.handles import Agent
 from pagedaemon.sync.runtime import Runtime
-from pagedaemon.tools.tool import Tool, ToolContext, tool
+from pagedaemon.tools.tool import NeverRan, Tool, ToolContext, tool
 
 __version__ = "0.1.0"
 
@@ -51,6 +51,7 @@ __all__ = [
     "Limits",
     "Model",
     "ModelError",
+    "NeverRan",
     "NoModel",
     "NotFound",
     "PagedaemonError",

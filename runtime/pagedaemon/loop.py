@@ -26,6 +26,7 @@ from pagedaemon.turn.calls import Handles, run_outside
 from pagedaemon.turn.closing import close, end, finish_or_keep
 from pagedaemon.turn.draft import take_up
 from pagedaemon.turn.pageout import make_room
+from pagedaemon.turn.reconciling import reconcile
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.usage import believable
 
@@ -96,6 +97,11 @@ class Loop:
         if turn.ended.stop_reason == "invalid_reply" and turn.refusal is not None:
             refusal = turn.refusal
             raise ReplyInvalid(turn.id, "invalid_reply", refusal.text, refusal.problems)
+
+    async def reconcile(self, turn: OpenTurn, plan: journal.Plan | None) -> journal.Plan | None:
+        """The plan of a turn taken up after a crash, with what its tools know of the calls that the
+        crash cut off: see `pagedaemon.turn.reconciling.reconcile`."""
+        return None if plan is None else await reconcile(self._store, self._clock, turn, plan)
 
     async def close(self, turn: OpenTurn, reason: StopReason, error: str | None = None) -> Turn:
         """Ends a turn from outside: see `pagedaemon.turn.closing.close`."""

@@ -377,11 +377,12 @@ class Scheduler:
         turn.expected = self._expected.get(turn.id, turn.expected)
         if turn.stop_asked:
             running.stop()
-        if claimed.hopeless is not None:
-            await self._end(running, turn, "interrupted", claimed.hopeless)
-            return
         try:
-            async for event in self._loop.live(turn, claimed.plan):
+            plan = await self._loop.reconcile(turn, claimed.plan)
+            if claimed.hopeless is not None:
+                await self._end(running, turn, "interrupted", claimed.hopeless)
+                return
+            async for event in self._loop.live(turn, plan):
                 if isinstance(event, TurnEnded):
                     self._put_down(turn)
                 if turn.stirs:
@@ -430,6 +431,7 @@ class Scheduler:
             if isinstance(found, Turn):
                 return found
             claimed = found
+            await self._loop.reconcile(claimed.turn, claimed.plan)
         if claimed.turn.ended is not None:
             return claimed.turn.ended
         return await self._loop.close(claimed.turn, "cancelled")

@@ -33,6 +33,18 @@ what it can do. `never`: not even then. `always`: at each call. A function: wher
 the checked arguments, and of whether text from outside stands in the window; where it raises, too.
 """
 
+Reconcile: TypeAlias = Callable[[str], object]
+"""What became of a call of that key (`ToolContext.key`), after a crash between its start and its
+result. It returns what the call returned, or would have; `NeverRan()`; or None: it cannot be said.
+Sync or async."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRan:
+    """What a `reconcile` returns of a call that had no effect and can have none any more. It is
+    then run, with the key that it had."""
+
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -48,7 +60,8 @@ class ToolContext:
     step_id: str
     call_id: str
     key: str
-    """Idempotency key: the same when the same call is run again after a crash."""
+    """Idempotency key: the same when the same call is run again after a crash, and what the tool's
+    `reconcile` is asked by."""
     now: datetime
     """The instant of the call, timezone-aware."""
     agent: Any = None
@@ -87,6 +100,8 @@ class Tool:
     """What it can do beyond answering."""
     approval: Approval = field(default=None, repr=False)
     """When a call of it waits for a person's approval."""
+    reconcile: Reconcile | None = field(default=None, repr=False)
+    """Of a tool that must not run twice: what became of a call that a crash cut off."""
 
     def __post_init__(self) -> None:
         what = f"tool {self.name!r}"
@@ -129,6 +144,20 @@ class Tool:
                 known = ", ".join(get_args(Capability))
                 raise ToolDefinitionError(f"{what} can {known}, and {one!r:.80} is none of them")
         self._require_approval(what)
+        self._require_reconcile(what)
+
+    def _require_reconcile(self, what: str) -> None:
+        if self.reconcile is None:
+            return
+        if not callable(self.reconcile):
+            raise ToolDefinitionError(
+                f"{what}: reconcile is a function of the call's key, not {self.reconcile!r:.80}"
+            )
+        if self.effect != "once":
+            raise ToolDefinitionError(
+                f"{what}: reconcile is for effect='once'; a call that is {self.effect} is run "
+                "again after a crash, and nobody need be asked"
+            )
 
     def _require_approval(self, what: str) -> None:
         asked = self.approval
@@ -188,6 +217,7 @@ def tool(
     terminal: bool = False,
     can: tuple[Capability, ...] = (),
     approval: Approval = None,
+    reconcile: Reconcile | None = None,
 ) -> Tool: ...
 
 
@@ -204,6 +234,7 @@ def tool(
     terminal: bool = False,
     can: tuple[Capability, ...] = (),
     approval: Approval = None,
+    reconcile: Reconcile | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -221,6 +252,7 @@ def tool(
     terminal: bool = False,
     can: tuple[Capability, ...] = (),
     approval: Approval = None,
+    reconcile: Reconcile | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Makes a tool of a function, as `@tool`, `@tool(effect="read")` or `tool(thing.method)`.
 
@@ -245,6 +277,10 @@ def tool(
             the agent's `Settings.gates` decide which calls wait for a person's approval.
         approval: in place of those: `"never"`, `"always"`, or a function of the arguments and of
             whether text from outside stands in the window. It returns whether the call waits.
+        reconcile: of a tool whose effect is `once`: a function of the call's key
+            (`ToolContext.key`), asked after a crash between start and result what became of the
+            call. What it returns is the call's result; with `NeverRan()` the call is run, under the
+            same key; None, an error, or no answer within `timeout` leave the outcome unknown.
 
     Raises:
         ToolDefinitionError: the function cannot be a tool; names the parameter that stands in the
@@ -270,6 +306,7 @@ def tool(
             terminal=terminal,
             can=can,
             approval=approval,
+            reconcile=reconcile,
         )
 
     return made if function is None else made(function)

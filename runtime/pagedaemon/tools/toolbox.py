@@ -37,7 +37,7 @@ GRACE = 1.0
 EXCERPT = 200
 """Characters of unreadable arguments that the model is shown again."""
 
-_left_behind: set[asyncio.Task[Outcome]] = set()
+_left_behind: set[asyncio.Task[Any]] = set()
 """Tools that would not be cancelled, kept to their end: the event loop holds tasks weakly."""
 
 
@@ -198,7 +198,7 @@ class Toolbox:
             await asyncio.wait({task}, timeout=tool.timeout)
             in_time = task.done()
         finally:
-            await _ended(task)
+            await put_down(task)
         if task.done() and not task.cancelled():
             outcome = task.result()
             if in_time or outcome.status == "ok":
@@ -218,10 +218,10 @@ class Toolbox:
             if tool.is_async:
                 value = await tool.function(**arguments)
             else:
-                value = await _in_thread(tool.name, tool.function, arguments)
+                value = await in_thread(tool.name, tool.function, arguments)
                 if inspect.isawaitable(value):  # an async function under a plain decorator
                     value = await value
-            text = _as_text(value)
+            text = as_text(value)
         except ToolFailure as failure:
             return Outcome("failed", self._failed(tool, str(failure) or type(failure).__name__))
         # The model is who must act on whatever a user's function raises; it reads it as the result.
@@ -288,7 +288,7 @@ def _as_thoughts(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _as_text(value: object) -> str:
+def as_text(value: object) -> str:
     """A result as text: data as JSON, text as it is, None as nothing, anything else by its
     `str`."""
     if value is None:
@@ -317,7 +317,7 @@ def _finite(plain: Any) -> Any:
     return [_finite(value) for value in plain] if isinstance(plain, list) else plain
 
 
-async def _in_thread(name: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+async def in_thread(name: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """The function's value or exception, from a daemon thread.
 
     A pool of the standard library would wait for its threads at exit, and one tool that hangs would
@@ -350,7 +350,7 @@ async def _in_thread(name: str, function: Callable[..., Any], arguments: dict[st
     return value
 
 
-async def _ended(task: asyncio.Task[Outcome]) -> None:
+async def put_down(task: asyncio.Task[Any]) -> None:
     """Cancels a task that is still running and waits a moment for its end."""
     if task.done():
         if not task.cancelled():

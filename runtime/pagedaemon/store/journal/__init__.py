@@ -26,6 +26,7 @@ from pagedaemon.store.journal.shapes import (
 )
 from pagedaemon.store.journal.steps import (
     close_step,
+    not_begun,
     open_plan,
     plan,
     result,
@@ -80,6 +81,7 @@ __all__ = [
     "letter_data",
     "letter_of",
     "moved",
+    "not_begun",
     "open_plan",
     "open_turns",
     "plan",

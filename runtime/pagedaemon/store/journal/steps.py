@@ -89,6 +89,13 @@ def start(tx: Transaction, call_id: str, now: datetime) -> None:
     tx.execute(update(calls).where(calls.c.id == call_id).values(status="started", started_at=now))
 
 
+def not_begun(tx: Transaction, call_id: str) -> None:
+    """Takes a start mark back: the call is known never to have run, and may be."""
+    tx.execute(
+        update(calls).where(calls.c.id == call_id).values(status="intended", started_at=None)
+    )
+
+
 def result(tx: Transaction, call_id: str, status: CallStatus, text: str, now: datetime) -> None:
     """T4: what a call with outside effects came to."""
     tx.execute(
