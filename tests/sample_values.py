@@ -16,6 +16,15 @@ SAMPLES: dict[str, dict[str, Any]] = {
         ],
         "speech": True,
     },
+    "events/outcome": {
+        "id": "call-1",
+        "tool": "mail",
+        "happened": True,
+        "by": "Lin",
+        "note": "The mail has arrived.",
+        "time": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)",
+        "reply_tool": True,
+    },
     "events/approval": {
         "id": "approval-1",
         "tool": "mail",

@@ -29,12 +29,13 @@ from pagedaemon.handles.archive import AsyncArchive
 from pagedaemon.handles.blocks import AsyncBlock
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
 from pagedaemon.handles.holding import AsyncAgentBlocks, AsyncSpaceBlocks
+from pagedaemon.handles.outcomes import AsyncOutcome, AsyncOutcomes
 from pagedaemon.handles.recall import AsyncRecall
 from pagedaemon.handles.timers import AsyncSchedule, AsyncTimed
 from pagedaemon.handles.turns import AsyncTurnHandle
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.runtime import AsyncSpace
-from pagedaemon.sync import approvals, blocks, handles, talking, timers
+from pagedaemon.sync import approvals, blocks, handles, outcomes, talking, timers
 from pagedaemon.sync.runtime import Space
 from pagedaemon.testing import ScriptedModel, call, say, view
 
@@ -51,6 +52,8 @@ PAIRS: dict[type, type] = {
     AsyncTurnHandle: talking.TurnHandle,
     AsyncApprovals: approvals.Approvals,
     AsyncApproval: approvals.Approval,
+    AsyncOutcomes: outcomes.Outcomes,
+    AsyncOutcome: outcomes.Outcome,
     AsyncSpaceBlocks: blocks.SpaceBlocks,
     AsyncAgentBlocks: blocks.AgentBlocks,
     AsyncBlock: blocks.StoredBlock,

@@ -14,7 +14,7 @@ again).
     ├── NotFound                no such agent, block, conversation, message, passage, template
     ├── AlreadyExists           a name or label is taken
     │   └── KeyConflict         a send's key is taken by another message
-    ├── AlreadyAnswered         an approval that waits no longer: nothing was changed
+    ├── AlreadyAnswered         an approval or an outcome that was settled: nothing was changed
     ├── Closed                  the runtime was closed, or belongs to another process after a fork
     ├── EditRefused             an edit that would lose or break something; the block is unchanged
     ├── ToolFailure             raised inside a tool to tell the model what went wrong
@@ -109,7 +109,8 @@ class KeyConflict(AlreadyExists):
 
 
 class AlreadyAnswered(PagedaemonError):
-    """An approval waits no longer: it was answered, used, or its time is over. It is as it was."""
+    """What a person was to say was said before, or its time is over: of an approval, or of an
+    unknown outcome. It is as it was."""
 
 
 class Closed(PagedaemonError):

@@ -20,6 +20,7 @@ from pagedaemon.handles.arguments import checked_flag, checked_seconds
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.handles.definition import checked_code
 from pagedaemon.handles.holding import AsyncSpaceBlocks
+from pagedaemon.handles.outcomes import AsyncOutcomes
 from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.llm.protocol import ChatModel
 from pagedaemon.messages import checked_text
@@ -64,6 +65,7 @@ class AsyncSpace:
         self.agents = AsyncAgents(scheduler)
         self.blocks = AsyncSpaceBlocks(scheduler)
         self.approvals = AsyncApprovals(scheduler)
+        self.outcomes = AsyncOutcomes(scheduler)
         self._scheduler = scheduler
 
     def __repr__(self) -> str:
@@ -307,6 +309,11 @@ class AsyncRuntime:
     def approvals(self) -> AsyncApprovals:
         """The calls of the default space that wait for a person."""
         return self._default().approvals
+
+    @property
+    def outcomes(self) -> AsyncOutcomes:
+        """The calls of the default space whose outcome is unknown."""
+        return self._default().outcomes
 
     async def search_status(self) -> SearchStatus:
         """How far search by meaning is in the default space: see `AsyncSpace.search_status`."""

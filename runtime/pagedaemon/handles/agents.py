@@ -26,6 +26,7 @@ from pagedaemon.handles.definition import (
     without_key,
 )
 from pagedaemon.handles.holding import AsyncAgentBlocks, held_as, held_only_by, hold
+from pagedaemon.handles.outcomes import AsyncOutcomes
 from pagedaemon.handles.recall import AsyncRecall
 from pagedaemon.handles.talking import AsyncTalking
 from pagedaemon.handles.timers import AsyncTimed
@@ -66,6 +67,7 @@ class AsyncAgent(AsyncTalking, AsyncTimed):
         self.recall = AsyncRecall(scheduler, record.id)
         self.archive = AsyncArchive(scheduler, record.id)
         self.approvals = AsyncApprovals(scheduler, record.id)
+        self.outcomes = AsyncOutcomes(scheduler, record.id)
         self.conversations = AsyncConversations(scheduler, record.id)
 
     def __repr__(self) -> str:

@@ -17,7 +17,6 @@ from pagedaemon.clock import Clock
 from pagedaemon.errors import AlreadyAnswered, NotFound
 from pagedaemon.scheduler.claims import Claims
 from pagedaemon.store import approvals as rows
-from pagedaemon.store import journal
 from pagedaemon.store.approvals import ApprovalRow, Status
 from pagedaemon.store.database import Database
 from pagedaemon.store.journal import Ruling, Wake
@@ -46,7 +45,6 @@ class Approvals:
         store: the space.
         clock: the time.
         claims: who can be woken.
-        owner: this process, as the owner of turns.
         start: runs a turn that was queued, by its id and its conversation's.
         takes_part: whether this process wakes agents of itself.
     """
@@ -56,14 +54,12 @@ class Approvals:
         store: Database,
         clock: Clock,
         claims: Claims,
-        owner: str,
         start: Callable[[str, str], None],
         takes_part: Callable[[], bool],
     ) -> None:
         self._store = store
         self._clock = clock
         self._claims = claims
-        self._owner = owner
         self._start = start
         self._takes_part = takes_part
 
@@ -149,15 +145,7 @@ class Approvals:
         rows.move(tx, row.id, "pending", decision, reason=reason, by=by, now=now)
         ruling = Ruling(row.id, row.tool, decision, by, reason)
         wake = Wake(label="owner", kind="approval", ruling=ruling)
-        here = self._takes_part() and self._claims.unable(tx, row.conversation_id, wake) is None
-        turn_id = journal.accept(
-            tx,
-            self._claims.head(tx, row.conversation_id),
-            wake,
-            owner=self._owner if here else None,
-            running=False,
-            now=now,
-        )
+        turn_id, here = self._claims.queue(tx, row.conversation_id, wake, runs=self._takes_part())
         return Queued(_required(tx, row.id, None), turn_id, here)
 
     def _begin(self, queued: Queued) -> None:

@@ -107,6 +107,26 @@ class Claims:
             self._claim(tx, head, turn_id, wake, window, head.last_turn + 1, now)
         )
 
+    def queue(
+        self, tx: Transaction, conversation_id: str, wake: Wake, *, runs: bool
+    ) -> tuple[str, bool]:
+        """T0 of what a person has said outside of any turn: the turn's id, and whether this process
+        runs it. Otherwise whoever comes first does.
+
+        Args:
+            runs: whether this process wakes agents of itself.
+        """
+        here = runs and self.unable(tx, conversation_id, wake) is None
+        turn_id = journal.accept(
+            tx,
+            self.head(tx, conversation_id),
+            wake,
+            owner=self._worker.id if here else None,
+            running=False,
+            now=self._clock.now(),
+        )
+        return turn_id, here
+
     def asked(self, row: TurnRow, head: Head) -> Asked | None:
         """What memory is to be searched for before a turn is claimed; None for nothing."""
         if row.wake is None or not recalls(head, row.wake):

@@ -27,6 +27,7 @@ from pagedaemon.scheduler.claims import Claimed, Claims
 from pagedaemon.scheduler.following import Following, events_of
 from pagedaemon.scheduler.idle import LONG_POLL, Idle, News, wait
 from pagedaemon.scheduler.leases import Renewal
+from pagedaemon.scheduler.outcomes import Outcomes
 from pagedaemon.scheduler.places import Places
 from pagedaemon.scheduler.running import Running, error_of
 from pagedaemon.scheduler.timers import Timers
@@ -131,9 +132,11 @@ class Scheduler:
             store,
             clock,
             self._claims,
-            worker.id,
             self._start_queued,
             lambda: self.timers.is_open,
+        )
+        self.outcomes = Outcomes(
+            store, clock, self._claims, self._start_queued, lambda: self.timers.is_open
         )
         self.timers = Timers(
             store,

@@ -23,6 +23,7 @@ from pagedaemon.sync.approvals import Approvals
 from pagedaemon.sync.blocks import AgentBlocks, GivenBlocks, all_given
 from pagedaemon.sync.delegate import Handle, Named, blocking
 from pagedaemon.sync.door import Door
+from pagedaemon.sync.outcomes import Outcomes
 from pagedaemon.sync.talking import Talking, TurnHandle
 from pagedaemon.sync.timers import Timed
 from pagedaemon.tools.tool import Tool
@@ -305,6 +306,7 @@ class Agent(Talking[AsyncAgent], Timed[AsyncAgent]):
         self.recall = Recall(door, inner.recall)
         self.archive = Archive(door, inner.archive)
         self.approvals = Approvals(door, inner.approvals)
+        self.outcomes = Outcomes(door, inner.outcomes)
         self.conversations = Conversations(door, inner.conversations)
 
     @property

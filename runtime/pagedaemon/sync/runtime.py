@@ -21,6 +21,7 @@ from pagedaemon.sync.blocks import SpaceBlocks
 from pagedaemon.sync.delegate import Handle, blocking
 from pagedaemon.sync.door import CLOSED, Door
 from pagedaemon.sync.handles import Agent, Agents, Conversation
+from pagedaemon.sync.outcomes import Outcomes
 from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Space(Handle[AsyncSpace]):
         self.agents = Agents(door, inner.agents)
         self.blocks = SpaceBlocks(door, inner.blocks)
         self.approvals = Approvals(door, inner.approvals)
+        self.outcomes = Outcomes(door, inner.outcomes)
 
     def recover(self) -> int:
         return self._door.wait(self._inner.recover())
@@ -152,6 +154,10 @@ class Runtime:
     @property
     def approvals(self) -> Approvals:
         return Approvals(self._door, self._inner.approvals)
+
+    @property
+    def outcomes(self) -> Outcomes:
+        return Outcomes(self._door, self._inner.outcomes)
 
     def search_status(self) -> SearchStatus:
         return self._door.wait(self._inner.search_status())

@@ -154,6 +154,33 @@ def _ruled(arrival: Arrival) -> Message:
     )
 
 
+def _settled(arrival: Arrival) -> Message:
+    """What became of a call whose outcome was unknown."""
+    found, body = arrival.wake.settlement, arrival.body
+    assert found is not None, "an outcome has a settlement"
+    settings = body.agent.settings
+    return Message(
+        id=new_id("message"),
+        seq=arrival.seq,
+        role="user",
+        kind="heartbeat",
+        text=body.prompts.render(
+            "events/outcome",
+            id=found.call_id,
+            tool=found.tool,
+            happened=found.happened,
+            by=found.by,
+            note=found.note,
+            time=local_stamp(arrival.now, settings.timezone),
+            reply_tool=settings.style.reply == "tool",
+        ),
+        created_at=arrival.now,
+        label=arrival.wake.label,
+        turn_id=arrival.turn_id,
+        data={"reason": "outcome", "call": found.call_id},
+    )
+
+
 LETTER = "letter"
 """Under which a message keeps the letter of mail."""
 
@@ -183,6 +210,7 @@ WAKINGS: Mapping[WakeKind, Waking] = {
     "question": Waking(_mailed, user_waits=True, has_status=True),
     "answer": Waking(_mailed, has_status=True),
     "approval": Waking(_ruled),
+    "outcome": Waking(_settled),
 }
 
 

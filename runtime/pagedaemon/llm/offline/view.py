@@ -209,7 +209,7 @@ def view(request: Request) -> View:
     recent = tuple(item for item in items[start:] if item is not said)
     tools = {tool.name: tool for tool in map(_tool, request.tools)}
     woken = any(
-        isinstance(item, Signal) and item.data.get("reason") in ("woken", "approval")
+        isinstance(item, Signal) and item.data.get("reason") in ("woken", "approval", "outcome")
         for item in items[newest + 1 :]
     )
     return View(_blocks(system), tools, tuple(items[:start]), said, recent, woken)

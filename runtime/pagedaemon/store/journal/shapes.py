@@ -30,11 +30,14 @@ class Lease:
         return datetime.now(UTC) + timedelta(seconds=self.seconds)
 
 
-WakeKind = Literal["message", "heartbeat", "timer", "mail", "question", "answer", "approval"]
+WakeKind = Literal[
+    "message", "heartbeat", "timer", "mail", "question", "answer", "approval", "outcome"
+]
 """`message`: a person's words. `heartbeat`: the owner's program has the agent think, and nobody
 waits. `timer`: an instant has come that the owner or the agent had set. `mail`: another agent's
 words. `question`: mail whose sender wants an answer. `answer`: what came of a question.
-`approval`: a person has said of a call whether it may be run, or nobody has in time."""
+`approval`: a person has said of a call whether it may be run, or nobody has in time. `outcome`: a
+person has said what became of a call whose outcome was unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,17 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
+class Settlement:
+    """What was found out of a call whose outcome was unknown."""
+
+    call_id: str
+    tool: str
+    happened: bool
+    by: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """What wakes an agent. `pagedaemon.turn.waking` says for each kind how the model sees it."""
 
@@ -94,6 +108,8 @@ class Wake:
     """Of mail."""
     ruling: Ruling | None = None
     """Of an approval."""
+    settlement: Settlement | None = None
+    """Of an outcome."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from pagedaemon.store.journal.shapes import (
     Head,
     Lease,
     Ruling,
+    Settlement,
     TurnRow,
     Wake,
     WakeKind,
@@ -148,6 +149,8 @@ def _body(wake: Wake) -> dict[str, Any]:
         body["letter"] = letter_data(wake.letter)
     if wake.ruling is not None:
         body["ruling"] = asdict(wake.ruling)
+    if wake.settlement is not None:
+        body["settlement"] = asdict(wake.settlement)
     return body
 
 
@@ -157,7 +160,17 @@ def _wake(body: dict[str, Any], kind: WakeKind) -> Wake:
     letter = letter_of(body.pop("letter", None))
     said = body.pop("ruling", None)
     ruling = None if said is None else Ruling(**said)
-    return Wake(**body, kind=kind, attachments=came, ring=ring, letter=letter, ruling=ruling)
+    found = body.pop("settlement", None)
+    settlement = None if found is None else Settlement(**found)
+    return Wake(
+        **body,
+        kind=kind,
+        attachments=came,
+        ring=ring,
+        letter=letter,
+        ruling=ruling,
+        settlement=settlement,
+    )
 
 
 _CLAIM = (
