@@ -32,6 +32,7 @@ from pagedaemon.tools.tool import Tool
 if TYPE_CHECKING:
     from pagedaemon.memory.embedding import Meaning, Progress, SearchStatus
     from pagedaemon.scheduler import Scheduler
+    from pagedaemon.store.checkup import Report
     from pagedaemon.store.index.finder import IndexMode
 
 DEFAULT_SPACE = "default"
@@ -108,6 +109,24 @@ class AsyncSpace:
 
         meaning = self._scheduler.meaning
         return WORDS_ONLY if meaning is None else await meaning.reindex(progress)
+
+    async def doctor(self, mend: bool = True) -> Report:
+        """Looks for what is wrong in the space, mends what can be, and says what it did: turns left
+        open, leases and lock files of processes that are gone, approvals and timers whose time is
+        over, indexes that cannot be trusted, rows that belong to nothing, the file itself. What
+        needs a model or a tool that is not here is left, and so is what only a person can know,
+        such as an unknown outcome. Run again, it finds nothing that it has mended.
+
+        Args:
+            mend: False: it only looks. `pagedaemon.handles.checkup.examine` does so without
+                opening the store.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        from pagedaemon.handles.checkup import Checkup
+
+        return await Checkup(self._scheduler).report(mend=checked_flag(mend, "mend"))
 
 
 class AsyncRuntime:
@@ -322,6 +341,10 @@ class AsyncRuntime:
     async def reindex(self, progress: Progress | None = None) -> SearchStatus:
         """Makes the default space's vectors and index anew: see `AsyncSpace.reindex`."""
         return await self._default().reindex(progress)
+
+    async def doctor(self, mend: bool = True) -> Report:
+        """Looks for what is wrong in the default space, and mends it: see `AsyncSpace.doctor`."""
+        return await self._default().doctor(mend)
 
     def _default(self) -> AsyncSpace:
         if self._closed:

@@ -16,6 +16,7 @@ from pagedaemon.cli.app import DEBUG
 from pagedaemon.cli.approvals import approvals
 from pagedaemon.cli.archive import archive
 from pagedaemon.cli.chat import Chat, piped
+from pagedaemon.cli.doctor import doctor
 from pagedaemon.cli.opening import MAIN, Place, Wanted, ask_for_model, place_options
 from pagedaemon.cli.outcomes import outcomes
 from pagedaemon.cli.progress import progress
@@ -62,6 +63,7 @@ def commands(debug: bool) -> None:
 
 commands.add_command(approvals)
 commands.add_command(archive)
+commands.add_command(doctor)
 commands.add_command(outcomes)
 commands.add_command(recall)
 commands.add_command(reindex)

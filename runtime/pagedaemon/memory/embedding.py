@@ -368,6 +368,17 @@ class Meaning:
             tuple(name for name, _ in stored if name != self.model),
         )
 
+    async def catch_up(self) -> None:
+        """Embeds what waits, also what has failed, and what has no vectors yet; waits for that.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        async with self._one_at_a_time:
+            self._failures = 0
+            await self._find_missing()
+            await self._embed_waiting()
+
     async def reindex(self, progress: Progress | None = None) -> SearchStatus:
         """Embeds every text anew, removes vectors of other models, and builds the index anew.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pagedaemon.clock import Clock
@@ -14,6 +14,7 @@ from pagedaemon.events import Turn
 from pagedaemon.memory.mail import post_answer
 from pagedaemon.memory.recollection import Asked, Found, Recollection, note_shown, recollections
 from pagedaemon.scheduler.bodies import Bodies, Window
+from pagedaemon.scheduler.owners import held, orphaned
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import attachments, journal
 from pagedaemon.store import blocks as block_rows
@@ -214,17 +215,32 @@ class Claims:
             raise NotFound(f"conversation {conversation_id} was deleted")
         return head
 
-    def unable(self, tx: Transaction, conversation_id: str, wake: Wake | None = None) -> str | None:
+    def unable(
+        self,
+        tx: Transaction,
+        conversation_id: str,
+        wake: Wake | None = None,
+        *,
+        with_code: bool = False,
+    ) -> str | None:
         """Why an agent cannot be woken here now; None if it can.
 
         Args:
             wake: by what: an approved call needs its tool's code.
+            with_code: the code of all its tools must be here too: nobody has asked that it acts
+                here and now, and elsewhere it could do what it was made for.
         """
         agent = self.head(tx, conversation_id).agent
         try:
             self._bodies.require(agent)
         except ConfigError as error:
             return str(error)
+        missing = [name for name in agent.tools if not self._bodies.has(agent, name)]
+        if with_code and missing:
+            return (
+                f"its agent {agent.name} needs the code of its tools ({', '.join(missing)}): give "
+                "it with Runtime(tools=[...])"
+            )
         ruling = None if wake is None else wake.ruling
         if ruling is None or ruling.decision != "approved" or self._bodies.has(agent, ruling.tool):
             return None
@@ -238,24 +254,12 @@ class Claims:
 
         What we use ourselves is known from the turn that is open in it.
         """
-        if head.lease_owner == self._worker.id or _past(head.lease_until):
-            return False
-        return self._alive(head.lease_owner)
+        return held(head, self._worker)
 
     def orphaned(self, row: TurnRow) -> bool:
         """Whether the process that should work on an open turn is gone, or stands still: it has not
         renewed its lease, or not begun a turn whose place has come."""
-        if not self._alive(row.owner):
-            return True
-        if row.owner == self._worker.id:
-            return False
-        if row.status == "running":
-            return _past(row.lease_until)
-        begun = row.created_at + timedelta(seconds=self._worker.lease_seconds)
-        return row.lease_owner is None and _past(row.lease_until) and _past(begun)
-
-    def _alive(self, owner: str | None) -> bool:
-        return owner is not None and self._worker.alive(owner)
+        return orphaned(row, self._worker)
 
     def _claim(
         self,
@@ -352,10 +356,6 @@ class Claims:
 
     def _deadline(self, head: Head) -> float:
         return self._clock.monotonic() + head.agent.settings.limits.seconds
-
-
-def _past(instant: datetime | None) -> bool:
-    return instant is None or instant <= datetime.now(UTC)
 
 
 def recalls(head: Head, wake: Wake) -> bool:

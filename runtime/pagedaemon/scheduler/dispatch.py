@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pagedaemon.agent import AgentRecord
@@ -99,8 +100,8 @@ class Scheduler:
             lambda name: asking.correction.factor(name),
             meaning,
         )
-        self._claims = Claims(worker, clock, self.bodies)
-        self._owner = worker.id
+        self.claims = Claims(worker, clock, self.bodies)
+        self.worker = worker
         self._home: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._accepting: set[asyncio.Task[Running]] = set()
@@ -113,10 +114,10 @@ class Scheduler:
         self._expected: dict[str, Expected[Any]] = {}
         """The types asked for here, by turn: in the store is only their schema."""
         self._news = News()
-        self._idle = Idle(store, self._claims, self._news, self._take_over)
+        self._idle = Idle(store, self.claims, self._news, self._take_over)
         self._places = Places(
             store,
-            self._claims,
+            self.claims,
             self._news,
             meaning,
             self._running,
@@ -131,17 +132,17 @@ class Scheduler:
         self.approvals = Approvals(
             store,
             clock,
-            self._claims,
+            self.claims,
             self._start_queued,
             lambda: self.timers.is_open,
         )
         self.outcomes = Outcomes(
-            store, clock, self._claims, self._start_queued, lambda: self.timers.is_open
+            store, clock, self.claims, self._start_queued, lambda: self.timers.is_open
         )
         self.timers = Timers(
             store,
             clock,
-            self._claims,
+            self.claims,
             worker.id,
             self._start_queued,
             self.approvals.expire_due,
@@ -214,7 +215,7 @@ class Scheduler:
         lasting: bool,
     ) -> Running:
         turn_id, found = await self.store.write(
-            lambda tx: self._claims.accept(
+            lambda tx: self.claims.accept(
                 tx, conversation_id, wake, busy=conversation_id in self._in_hand, key=key
             )
         )
@@ -233,12 +234,13 @@ class Scheduler:
         running.close(error_of(turn))
         return running
 
-    async def recover(self, *, anyhow: bool) -> list[Running]:
+    async def recover(self, *, anyhow: bool, with_code: bool = False) -> list[Running]:
         """Takes up every turn that a process which is gone left open.
 
         Args:
             anyhow: also those whose agent has no model now, which then end as interrupted; without,
                 they are left as they are, and said in the log.
+            with_code: as in `Claims.unable`.
 
         Returns:
             all that run, those that were taken up earlier too.
@@ -246,10 +248,11 @@ class Scheduler:
         self._require_open()
 
         def look(tx: Transaction) -> list[tuple[TurnRow, str | None]]:
+            unable = partial(self.claims.unable, tx, with_code=with_code)
             return [
-                (row, None if anyhow else self._claims.unable(tx, row.conversation_id, row.wake))
+                (row, None if anyhow else unable(row.conversation_id, row.wake))
                 for row in journal.open_turns(tx)
-                if self._abandoned(row)
+                if self.abandoned(row)
             ]
 
         found = await self.store.read(look)
@@ -264,14 +267,14 @@ class Scheduler:
             self._take_over(row)
         return [running for running in self._running.values() if running.taken_up]
 
-    def _abandoned(self, row: TurnRow) -> bool:
+    def abandoned(self, row: TurnRow) -> bool:
         """Whether nobody works on an open turn: its process is gone, or we gave it up."""
         if row.id in self._running:
             return False
-        return row.id in self._given_up or self._claims.orphaned(row)
+        return row.id in self._given_up or self.claims.orphaned(row)
 
     def _take_over(self, row: TurnRow) -> None:
-        if not self._closed and self._abandoned(row):
+        if not self._closed and self.abandoned(row):
             self._start(row.id, row.conversation_id, None, taken_up=True)
 
     def _take_over_orphan(self, row: TurnRow) -> None:
@@ -302,7 +305,7 @@ class Scheduler:
             asyncio.get_running_loop().call_later(RETRY, self._look)
             return
         for row in found:
-            if row.status == "queued" and row.owner == self._owner:
+            if row.status == "queued" and row.owner == self.worker.id:
                 self._start_queued(row.id, row.conversation_id)
 
     # ------------------------------------------------------------------ running

@@ -95,9 +95,12 @@ class Timers:
         """A timer was set, cancelled or held: the next one may be another."""
         self._changed.set()
 
-    async def ring_due(self) -> datetime | None:
+    async def ring_due(self, *, with_code: bool = False) -> datetime | None:
         """Queues and starts a turn for each timer that is due. Those of an agent that cannot be
         asked now stay due.
+
+        Args:
+            with_code: as in `Claims.unable`.
 
         Returns:
             when the next one is; None where none is known.
@@ -112,14 +115,14 @@ class Timers:
 
         due, following = await self._store.read(look)
         for row in due:
-            await self._ring(row)
+            await self._ring(row, with_code)
         if due:
             following = await self._store.read(lambda tx: schedules.next_due(tx, now))
         expiry = await self._expire()
         return min((one for one in (following, expiry) if one is not None), default=None)
 
-    async def _ring(self, row: ScheduleRow) -> None:
-        rung = await self._store.write(lambda tx: self._queue(tx, row.id))
+    async def _ring(self, row: ScheduleRow, with_code: bool) -> None:
+        rung = await self._store.write(lambda tx: self._queue(tx, row.id, with_code))
         if isinstance(rung, str):
             if row.agent_id not in self._told:
                 self._told.add(row.agent_id)
@@ -129,7 +132,9 @@ class Timers:
         if rung is not None:
             self._start(*rung)
 
-    def _queue(self, tx: Transaction, schedule_id: str) -> tuple[str, str] | str | None:
+    def _queue(
+        self, tx: Transaction, schedule_id: str, with_code: bool
+    ) -> tuple[str, str] | str | None:
         """One ring: the turn and when the timer rings next, in one transaction.
 
         Returns:
@@ -147,7 +152,7 @@ class Timers:
         if last is not None and following is not None and waiting.missed(tx, last, more):
             schedules.move_on(tx, row.id, following, last)
             return None
-        unable = self._claims.unable(tx, row.conversation_id)
+        unable = self._claims.unable(tx, row.conversation_id, with_code=with_code)
         if unable is not None:
             return unable
         head = self._claims.head(tx, row.conversation_id)

@@ -17,7 +17,7 @@ from pagedaemon.store import attachments, fulltext, vectors
 from pagedaemon.store.tables import conversations, messages, provenance
 from pagedaemon.store.transaction import Transaction
 
-_SEARCHED = frozenset({"message", "reply", "result"})
+SEARCHED = frozenset({"message", "reply", "result"})
 """Kinds whose text recall search can find. Events of the runtime are noise, and what its own memory
 tools returned (`data["builtin"]`) would only be found as a copy of what it shows."""
 
@@ -212,14 +212,18 @@ def add_messages(
             for message in new
         ],
     )
-    searchable = [
-        fulltext.Said(message.id, conversation_id, message.seq, message.created_at, text)
-        for message in new
-        if message.kind in _SEARCHED
-        and "builtin" not in message.data
-        and (text := searched_text(message))
-    ]
-    fulltext.index_messages(tx, searchable)
+    found = (searchable(conversation_id, message) for message in new)
+    fulltext.index_messages(tx, [said for said in found if said is not None])
+
+
+def searchable(conversation_id: str, message: Message) -> fulltext.Said | None:
+    """A message as it is made searchable; None where no search is to find it."""
+    if message.kind not in SEARCHED or "builtin" in message.data:
+        return None
+    text = searched_text(message)
+    if not text:
+        return None
+    return fulltext.Said(message.id, conversation_id, message.seq, message.created_at, text)
 
 
 def _data(message: Message) -> dict[str, Any] | None:

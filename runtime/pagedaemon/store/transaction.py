@@ -106,6 +106,11 @@ class Transaction:
         self._driver = driver(connection)
         self._loss: StoreError | None = None
 
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The connection beneath, for what only looks."""
+        return self._driver
+
     def execute(self, statement: Executable, parameters: Parameters = None) -> AnyResult:
         """Runs one statement, with one set of parameters or, for a list of them, once for each."""
         if self._loss is not None or not self._driver.in_transaction:

@@ -57,18 +57,14 @@ class Worker:
 
     def alive(self, owner: str) -> bool:
         """Whether that owner's process still runs. Our own does."""
-        if owner == self.id:
+        if owner == self.id or _is_alive(self._folder, owner):
             return True
-        path = self._path(owner)
-        try:
-            file = path.open("rb")
-        except FileNotFoundError:
-            return False
-        with file:
-            if is_held(file):
-                return True
-        path.unlink(missing_ok=True)
+        self._path(owner).unlink(missing_ok=True)
         return False
+
+    def gone(self) -> list[str]:
+        """Owners whose process is gone, and whose lock file is still there."""
+        return _gone(self._folder)
 
     def close(self) -> None:
         """Lets go: whatever this worker still held may be taken up by others."""
@@ -84,4 +80,48 @@ class Worker:
         self._file.close()
 
     def _path(self, owner: str) -> Path:
-        return self._folder / f"{owner}.lock"
+        return _lock_file(self._folder, owner)
+
+
+class Onlooker:
+    """Sees which workers of a store live, and is none: it owns nothing and writes nothing.
+
+    Args:
+        folder: where the workers keep their locks. It need not be there.
+    """
+
+    id = ""
+    lease_seconds = LEASE_SECONDS
+    """What is taken for the lease of the workers that are looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def alive(self, owner: str) -> bool:
+        """Whether that owner's process still runs."""
+        return _is_alive(self._folder, owner)
+
+    def gone(self) -> list[str]:
+        """As of `Worker`."""
+        return _gone(self._folder)
+
+
+def _lock_file(folder: Path, owner: str) -> Path:
+    return folder / f"{owner}.lock"
+
+
+def _is_alive(folder: Path, owner: str) -> bool:
+    try:
+        file = _lock_file(folder, owner).open("rb")
+    except FileNotFoundError:
+        return False
+    with file:
+        return is_held(file)
+
+
+def _gone(folder: Path) -> list[str]:
+    owners = sorted(path.stem for path in folder.glob("*.lock"))
+    # Also one that is closing at this moment, whose file goes by itself.
+    return [
+        one for one in owners if not _is_alive(folder, one) and _lock_file(folder, one).exists()
+    ]

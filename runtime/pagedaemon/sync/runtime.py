@@ -26,6 +26,7 @@ from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
     from pagedaemon.memory.embedding import Progress, SearchStatus
+    from pagedaemon.store.checkup import Report
     from pagedaemon.store.index.finder import IndexMode
 
 
@@ -49,6 +50,9 @@ class Space(Handle[AsyncSpace]):
 
     def reindex(self, progress: Progress | None = None) -> SearchStatus:
         return self._door.wait(self._inner.reindex(progress))
+
+    def doctor(self, mend: bool = True) -> Report:
+        return self._door.wait(self._inner.doctor(mend))
 
 
 @blocking(AsyncRuntime)
@@ -164,6 +168,9 @@ class Runtime:
 
     def reindex(self, progress: Progress | None = None) -> SearchStatus:
         return self._door.wait(self._inner.reindex(progress))
+
+    def doctor(self, mend: bool = True) -> Report:
+        return self._door.wait(self._inner.doctor(mend))
 
     def close(self) -> None:
         self._door.close()

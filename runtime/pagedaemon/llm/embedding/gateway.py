@@ -61,3 +61,10 @@ def connect_embedder(
         INSTALL,
     )
     return None
+
+
+def bundled() -> str:
+    """The name that vectors of the local embedder carry. Loads nothing."""
+    from pagedaemon.llm.embedding.minilm import MiniLM
+
+    return MiniLM.name

@@ -35,6 +35,7 @@ from pagedaemon.store.index.exact import (
     require_dimension,
     scan,
 )
+from pagedaemon.store.index.generations import folder_name
 from pagedaemon.store.transaction import AnyRow, Transaction
 from pagedaemon.store.vectors import Vector
 
@@ -47,6 +48,9 @@ Progress = Callable[[int, int], None]
 THRESHOLD = 20_000
 """Vectors from which on `auto` uses Chroma. Below, comparing them all costs less of CPU (3 ms in
 place of 5) and of memory (30 MB in place of a process of 70 and more)."""
+
+FOLDER = "index"
+"""The folder of a space's indexes, beside its file."""
 
 FEED = 128
 """Vectors handed over at once: a search waits for no more than these, some 0.1 s."""
@@ -120,8 +124,7 @@ class VectorIndex:
         self.model = model
         self.mode: IndexMode = mode
         self._database = database
-        name = hashlib.sha256(model.encode()).hexdigest()[:16]
-        self._kept = (folder or database.path.parent / "index") / name
+        self._kept = (folder or database.path.parent / FOLDER) / folder_name(model)
         self._url = url
         self._threshold = threshold
         self._first_pause = pause

@@ -8,6 +8,7 @@ system that ends with the process.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,10 +18,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pagedaemon.store.locks import hold
+from pagedaemon.store.locks import hold, is_held
 
+_CHROMA = "chroma"
 _MARKER = "closed.json"
+_LOCK = "lock"
 _PIECE = 1 << 20
+
+UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+"""What reading a marker raises that is missing, cut short, or of another shape."""
 
 
 class Busy(Exception):
@@ -56,18 +62,18 @@ class Generations:
         self._root = root
         self._made_of = made_of
         root.mkdir(parents=True, exist_ok=True)
-        self._lock = (root / "lock").open("ab")
+        self._lock = (root / _LOCK).open("ab")
         try:
             hold(self._lock)
         except OSError as error:
             self._lock.close()
             raise Busy(f"another process has {root}") from error
-        self._current = max(self._numbers(), default=0)
+        self._current = max(numbers(root), default=0)
 
     @property
     def folder(self) -> Path:
         """Where Chroma keeps the generation that is alive."""
-        return self._generation / "chroma"
+        return self._generation / _CHROMA
 
     @property
     def _generation(self) -> Path:
@@ -84,8 +90,8 @@ class Generations:
             if found["made_of"] != self._made_of or found["files"] != _sums(self.folder):
                 return None
             place = Place(int(found["place"]["added"]), int(found["place"]["removed"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            # Missing, cut short, or of another shape: whatever it is, the answer is to begin anew.
+        except UNREADABLE:
+            # Whatever it is, the answer is to begin anew.
             return None
         self._clear(but=self._current)
         return place
@@ -107,15 +113,53 @@ class Generations:
         unfinished.replace(self._generation / _MARKER)
         _sync(self._generation)
 
-    def _numbers(self) -> list[int]:
-        names = [path.name for path in self._root.glob("gen-*")]
-        return [int(name[4:]) for name in names if name[4:].isascii() and name[4:].isdecimal()]
-
     def _clear(self, but: int) -> None:
-        for number in self._numbers():
+        for number in numbers(self._root):
             if number != but:
                 # What stays, because it cannot be removed now, is tried again next time.
                 shutil.rmtree(self._root / f"gen-{number}", ignore_errors=True)
+
+
+def folder_name(model: str) -> str:
+    """The name of the folder in which the index of an embedding model is kept."""
+    return hashlib.sha256(model.encode()).hexdigest()[:16]
+
+
+def numbers(root: Path) -> list[int]:
+    """The generations that are there."""
+    names = [path.name for path in root.glob("gen-*")]
+    return [int(name[4:]) for name in names if name[4:].isascii() and name[4:].isdecimal()]
+
+
+def is_open(root: Path) -> bool:
+    """Whether a process has the folder. Only looks."""
+    try:
+        file = (root / _LOCK).open("rb")
+    except FileNotFoundError:
+        return False
+    with file:
+        return is_held(file)
+
+
+def distrust(generation: Path) -> str | None:
+    """Why a generation would not be taken up; None where it would, as far as its files say. Only
+    looks."""
+    try:
+        found = json.loads((generation / _MARKER).read_bytes())
+        changed = found["files"] != _sums(generation / _CHROMA)
+    except UNREADABLE:
+        return "was not closed cleanly"
+    return "has other files than when it was closed" if changed else None
+
+
+def throw_away(root: Path, generation: str) -> None:
+    """Removes a generation, unless a process has the folder."""
+    try:
+        with (root / _LOCK).open("ab") as lock:
+            hold(lock)
+            shutil.rmtree(root / generation, ignore_errors=True)
+    except OSError:
+        return  # in use, or not to be written: whoever looks again sees it
 
 
 def _sums(folder: Path) -> dict[str, list[int]]:

@@ -1,0 +1,116 @@
+"""`pagedaemon doctor`: what is wrong with a store found, mended, and told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from pagedaemon.cli.app import loaded
+from pagedaemon.cli.opening import DEFAULT_STORE
+from pagedaemon.cli.screen import Screen, amount
+from pagedaemon.errors import ConfigError, NotFound
+from pagedaemon.handles.checkup import examine
+from pagedaemon.llm.embedding.gateway import bundled
+from pagedaemon.runtime import DEFAULT_SPACE, checked_space
+from pagedaemon.store.checkup import Finding, Report
+from pagedaemon.sync.runtime import Runtime
+from pagedaemon.tools.tool import Tool
+
+SHOWN = 3
+"""Ids of one finding that are shown."""
+
+
+@click.command()
+@click.argument("folder", envvar="PAGEDAEMON_STORE", required=False)
+@click.option("--space", "names", multiple=True, help="Only this one, or these.  [default: all]")
+@click.option(
+    "--app",
+    metavar="MODULE:NAME",
+    help="Your own code: a Runtime, a function that returns one, or a list of tools. MODULE is "
+    "looked for in the working directory first.",
+)
+@click.option("--dry-run", is_flag=True, help="Only look: write nothing, not a byte.")
+def doctor(folder: str | None, names: Sequence[str], app: str | None, dry_run: bool) -> None:
+    """Find what is wrong with the store in FOLDER (default: ./memory), and mend it.
+
+    Turns that a crash left open, leases of processes that are gone, approvals and timers whose time
+    is over, indexes that cannot be trusted, rows that belong to nothing, and the file itself. What
+    was done is told, and what is left to do. It may run beside processes that have the store open.
+
+    A turn is only taken up where its agent's model can be asked and its tools are here: give them
+    with --app. The exit code is 0 where nothing is left to do, and 1 otherwise.
+    """
+    for name in names:
+        checked_space(name)
+    if dry_run and app is not None:
+        raise click.UsageError("--dry-run opens nothing, so --app has no use")
+    given = [] if app is None else loaded(app)
+    if isinstance(given, Runtime):
+        with given:
+            if folder is not None:
+                raise ConfigError("FOLDER cannot be used with an --app that opens its own store")
+            reports = [given.space(name).doctor() for name in names or (DEFAULT_SPACE,)]
+    else:
+        place = Path(folder or DEFAULT_STORE)
+        reports = [
+            _dry(place, name) if dry_run else _mended(place, name, given)
+            for name in names or _spaces(place)
+        ]
+    _show(reports)
+    if not all(report.sound for report in reports):
+        sys.exit(1)
+
+
+def _spaces(place: Path) -> list[str]:
+    found = sorted(path.parent.name for path in place.glob("spaces/*/space.db"))
+    if not found:
+        raise NotFound(f"there is no store in {place}: name the folder that `Runtime` is given")
+    return found
+
+
+def _dry(place: Path, name: str) -> Report:
+    return examine(place, name)
+
+
+def _mended(place: Path, name: str, tools: Sequence[Tool]) -> Report:
+    """Opens a space and mends it, unless it cannot be opened or must not be."""
+    seen = examine(place, name)
+    if any(finding.kind in ("file_damaged", "schema_new") for finding in seen.findings):
+        return seen
+    # Another embedder than the one whose vectors are there would make them all anew.
+    embedder = "auto" if seen.embedders == (bundled(),) else None
+    with Runtime(place, tools=tools, recover=False, embedder=embedder) as runtime:
+        report = runtime.space(name).doctor()
+    return _with_upgrade(seen, report)
+
+
+def _with_upgrade(seen: Report, report: Report) -> Report:
+    """The report, with the upgrade that opening the store has made."""
+    made = [
+        Finding(finding.kind, finding.what, finding.where, "mended", "upgraded")
+        for finding in seen.findings
+        if finding.kind == "schema_old"
+    ]
+    return Report(report.space, (*report.findings, *made), report.embedders)
+
+
+def _show(reports: Sequence[Report]) -> None:
+    rows = [
+        (report.space, finding.state, finding.kind, _where(finding), finding.what, finding.advice)
+        for report in reports
+        for finding in report.findings
+    ]
+    if rows:
+        Screen().table(("space", "state", "kind", "where", "what", "done, or to do"), rows)
+    sick = sum(not report.sound for report in reports)
+    looked = amount(len(reports), "space")
+    click.echo(f"{looked} looked at: {f'{sick:,} with something left to do' if sick else 'sound'}")
+
+
+def _where(finding: Finding) -> str:
+    more = len(finding.where) - SHOWN
+    shown = " ".join(finding.where[:SHOWN])
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -1,0 +1,143 @@
+"""The file of a space: whether it is whole, and how it is looked at without writing to its folder.
+
+An ordinary connection writes beside the file it only reads: the shared memory by which SQLite's
+processes find each other. So where nobody has the file in use it is opened as one that cannot
+change, and where somebody has, or has died over it, with that memory opened for reading alone
+(`readonly_shm`, https://www.sqlite.org/uri.html and walformat.html).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
+
+from pagedaemon.errors import NotFound, StorageUnavailable, StoreTooNew
+from pagedaemon.store import upgrade
+from pagedaemon.store.checkup.findings import Symptom
+from pagedaemon.store.transaction import Transaction, run, storage_error
+
+T = TypeVar("T")
+
+TRIES = 5
+"""How often a file is looked at that changes meanwhile."""
+
+_INDEX = re.compile(r"missing from index|wrong # of entries in index|non-unique entry in index")
+
+
+class Disturbed(Exception):
+    """The file was changed while it was looked at as one that does not change."""
+
+
+def look(path: Path, space: str, work: Callable[[Transaction], T]) -> T:
+    """Runs a function on what is committed in a space's file, and writes nothing in its folder.
+
+    Raises:
+        NotFound: there is no such file.
+        StorageUnavailable: it cannot be read, or changed each time it was looked at.
+    """
+    if not path.is_file():
+        raise NotFound(f"there is no store at {path}")
+    for _ in range(TRIES):
+        try:
+            with _opened(path) as raw:
+                return _run(raw, space, work)
+        except Disturbed:
+            continue
+        except sqlite3.Error as error:
+            loss = storage_error(error)
+            if loss is None:
+                raise
+            raise loss from error
+    raise StorageUnavailable(f"{path} changed each time it was looked at: try again")
+
+
+def _run(raw: sqlite3.Connection, space: str, work: Callable[[Transaction], T]) -> T:
+    engine = create_engine("sqlite+pysqlite://", creator=lambda: raw, poolclass=NullPool)
+    with engine.connect() as connection:
+        return run(connection, space, "read", work)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    log, memory = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
+    if not (log.is_file() and log.stat().st_size):
+        before = _state(path)
+        try:
+            with closing(_connection(path, "immutable=1")) as raw:
+                yield raw
+        finally:
+            # Whatever was read of it, an error too, may be half of one state and half of another.
+            if _state(path) != before or (log.is_file() and log.stat().st_size):
+                raise Disturbed
+        return
+    with ExitStack() as until:
+        if not memory.is_file():
+            # Put back from a backup, say. Nobody has it open, or there would be that memory.
+            copies = Path(until.enter_context(TemporaryDirectory(prefix="pagedaemon-")))
+            for one in (path, log):
+                shutil.copyfile(one, copies / one.name)
+            yield until.enter_context(closing(_connection(copies / path.name, "mode=rw")))
+            return
+        query = "mode=ro&readonly_shm=1"
+        yield until.enter_context(closing(_connection(path, query)))
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _connection(path: Path, query: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.resolve().as_uri()}?{query}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def revision(tx: Transaction, path: Path) -> list[Symptom]:
+    """Whether the file is a store of ours at this release's revision. Only then are its tables the
+    ones that are known here.
+
+    Raises:
+        StorageUnavailable: it is no store of ours.
+    """
+    head = upgrade.OURS.head
+    try:
+        found = upgrade.recognise(tx.raw, path)
+    except StoreTooNew as error:
+        return [Symptom("schema_new", path.name, str(error))]
+    if found is None:
+        return [Symptom("schema_old", path.name, "the file is empty: nothing was ever stored")]
+    if found != head:
+        return [Symptom("schema_old", path.name, f"it is at revision {found}, and {head} is known")]
+    return []
+
+
+def damage(tx: Transaction) -> list[Symptom]:
+    """What SQLite finds wrong with the file itself (`PRAGMA integrity_check`)."""
+    symptoms = []
+    for row in tx.all(text("PRAGMA integrity_check")):
+        found = str(row[0])
+        if found == "ok":
+            continue
+        if _INDEX.search(found):
+            symptoms.append(Symptom("sql_index_damaged", found, "an index is not as its table is"))
+        else:
+            symptoms.append(Symptom("file_damaged", found, "the file itself is damaged"))
+    return symptoms
+
+
+def remake_indexes(tx: Transaction) -> None:
+    """Makes the indexes of all tables anew from their rows."""
+    tx.execute(text("REINDEX"))
