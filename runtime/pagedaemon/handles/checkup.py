@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pagedaemon.clock import Clock, SystemClock
-from pagedaemon.errors import StorageUnavailable, StoreError
+from pagedaemon.errors import StorageUnavailable
 from pagedaemon.scheduler import Scheduler
 from pagedaemon.scheduler.checkup import Watcher, symptoms, tend, watcher
 from pagedaemon.store import outbox, vectors
@@ -19,7 +19,7 @@ from pagedaemon.store.checkup import Report, Symptom, file, folders, rows, words
 from pagedaemon.store.checkup.findings import compared, looked
 from pagedaemon.store.database import Database
 from pagedaemon.store.index.finder import FOLDER
-from pagedaemon.store.transaction import Transaction
+from pagedaemon.store.transaction import Transaction, tells_of_damage
 from pagedaemon.store.worker import Onlooker
 
 
@@ -59,7 +59,7 @@ class Checkup:
                 partial(_all, path=self._store.path, watching=watcher(self._scheduler))
             )
         except StorageUnavailable as error:
-            return [_unreadable(self._store.path, error)], ()
+            return [_damaged(self._store.path, error)], ()
         if not any(one.kind == "file_damaged" for one in found):
             found += await self._reworded({one.where for one in found})
             found += await asyncio.to_thread(folders.bad_indexes, self._indexes, models)
@@ -71,7 +71,9 @@ class Checkup:
         for index, _ in words.INDEXES:
             try:
                 await self._store.write(words.compare(index))
-            except StorageUnavailable:
+            except StorageUnavailable as error:
+                if not tells_of_damage(error):
+                    raise
                 if index not in known:
                     what = "the index of words has other words than the texts"
                     found.append(Symptom("word_index_damaged", index, what))
@@ -115,7 +117,8 @@ def examine(store: str | Path, space: str = "default", *, clock: Clock | None = 
 
     Raises:
         NotFound: there is no such space.
-        StoreError: the file cannot be read for a reason other than its content.
+        StorageUnavailable: it cannot be read for a reason other than its content, such as that it
+            is no store of ours.
     """
     folder = Path(store)
     path = folder / "spaces" / space / "space.db"
@@ -124,7 +127,7 @@ def examine(store: str | Path, space: str = "default", *, clock: Clock | None = 
     try:
         found, models = file.look(path, space, partial(_all, path=path, watching=onlooker))
     except StorageUnavailable as error:
-        return Report(space, looked([_unreadable(path, error)]))
+        return Report(space, looked([_damaged(path, error)]))
     if not any(one.kind in ("file_damaged", "schema_old", "schema_new") for one in found):
         found += folders.bad_indexes(path.parent / FOLDER, models)
     return Report(space, looked(found), models)
@@ -151,5 +154,8 @@ def _all(
     return found, tuple(name for name, _ in outbox.models(tx))
 
 
-def _unreadable(path: Path, error: StoreError) -> Symptom:
+def _damaged(path: Path, error: StorageUnavailable) -> Symptom:
+    """What a file that cannot be read for its content is told as; any other error is raised."""
+    if not tells_of_damage(error):
+        raise error
     return Symptom("file_damaged", path.name, str(error))

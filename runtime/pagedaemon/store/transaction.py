@@ -71,6 +71,13 @@ def loss_of(error: BaseException) -> StoreError | None:
     return storage_error(error.orig if isinstance(error, DBAPIError) else error)
 
 
+def tells_of_damage(error: StoreError) -> bool:
+    """Whether it is the file's content that is wrong, and not that it cannot be reached now."""
+    cause = error.__cause__
+    code = getattr(cause.orig if isinstance(cause, DBAPIError) else cause, "sqlite_errorcode", 0)
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def _outgrown(code: int) -> bool:
     # A file that may not grow (RLIMIT_FSIZE) fails with EFBIG, for which SQLite has no code of its
     # own; the shared-memory file fails in this way only while it is being made larger.
