@@ -315,6 +315,11 @@ class AsyncRuntime:
         return self.blocking_view(agent, conversation)
 
     @property
+    def folder(self) -> Path:
+        """The folder that holds the store, as it was given."""
+        return self._folder
+
+    @property
     def agents(self) -> AsyncAgents:
         """The agents of the default space."""
         return self._default().agents

@@ -119,6 +119,19 @@ async def test_a_call_that_never_ran_is_run(till: Till) -> None:
     ]
 
 
+@pytest.mark.parametrize("says", [None, lambda key: None], ids=["not asked", "does not know"])
+async def test_the_owner_is_told_of_what_stays_unknown(
+    till: Till, says: Reconcile | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with till.opened(till.tools(says)) as runtime:
+        await (await runtime.space("default")).recover()
+        (outcome,) = await runtime.outcomes.list()
+    told = [line for line in caplog.messages if "nobody saw how call" in line]
+    assert len(told) == 1
+    assert outcome.id in told[0]
+    assert outcome.tool == "charge"
+
+
 async def test_a_tool_whose_question_fails_leaves_it_unknown_and_the_model_reads_why(
     till: Till,
 ) -> None:

@@ -180,3 +180,17 @@ def test_many_ids_are_counted(run: Run) -> None:
     ((*_, where, _, _),) = rows(run("doctor", "memory", "--dry-run"))
     assert where.count("passage-") == 3
     assert where.endswith(" and 6 more")
+
+
+@pytest.mark.usefixtures("store")
+def test_a_runtime_of_ones_own_mends_all_its_spaces(
+    run: Run, write_app: Callable[..., None]
+) -> None:
+    write_app("my_till", TILL)
+    sql("lin", UNSAY)
+    done = run("doctor", "--app", "my_till:broken")
+    assert done.exit_code == 0, done.output
+    assert [row[:3] for row in rows(done)] == [["lin", "mended", "text_not_indexed"]]
+    assert done.stdout.splitlines()[-1] == "2 spaces looked at: sound"
+    only = run("doctor", "--app", "my_till:broken", "--space", "lin")
+    assert only.stdout == "1 space looked at: sound\n"

@@ -9,7 +9,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -607,19 +608,63 @@ async def test_a_sound_store_has_no_findings(patient: Patient) -> None:
     assert report.embedders == ("fake",)
 
 
-async def test_looking_writes_nothing_while_another_process_has_the_store_open(
-    patient: Patient,
-) -> None:
-    """In processes of their own: within one, SQLite shares its memory between connections."""
-    async with patient.opened() as runtime:
-        ada = await runtime.agents.get("ada")
-        await ada.archive.insert("The pier is open on Sundays.")
-        before = patient.hashes()
-        assert any(name.endswith("-wal") for name in before)
-        assert "vectors_pending" in look_elsewhere(patient)
-        assert patient.hashes() == before
-        await ada.send("Are you there?")
-        assert "turn_open" not in look_elsewhere(patient)
+HOLDER = """
+import sys
+from pagedaemon import Runtime
+with Runtime(sys.argv[1], model="offline", embedder=None) as runtime:
+    ada = runtime.agents.ensure("bob")
+    for line in sys.stdin:
+        print(ada.send(line.strip()).stop_reason, flush=True)
+"""
+"""Has a store open, and answers a message for each line it is given. A process of its own: whoever
+opens and closes a file of SQLite's by hand takes away the locks that his own process has on it."""
+
+
+@contextmanager
+def holding(patient: Patient) -> Iterator[Callable[[str], str]]:
+    """Says something to an agent in a process that has the store open; how the turn ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(patient.folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(SOURCE)},
+        text=True,
+        bufsize=1,
+    ) as holder:
+        words, answers = holder.stdin, holder.stdout
+        assert words is not None
+        assert answers is not None
+
+        def said(line: str) -> str:
+            words.write(f"{line}\n")
+            return answers.readline().strip()
+
+        yield said
+        words.close()
+
+
+def test_looking_writes_nothing_while_another_process_has_the_store_open(tmp_path: Path) -> None:
+    patient = Patient(tmp_path)
+    asyncio.run(patient.made())
+    with holding(patient) as said:
+        for line in ("Hello.", "Are you there?"):
+            assert said(line) == "end_turn"
+            assert patient.path.with_name("space.db-wal").stat().st_size > 0
+            assert patient.examined().findings == ()
+    assert patient.examined().findings == ()
+
+
+def test_what_is_wrong_is_seen_while_another_process_has_the_store_open(tmp_path: Path) -> None:
+    patient = Patient(tmp_path)
+    asyncio.run(patient.made())
+    with holding(patient) as said:
+        assert said("Hello.") == "end_turn"
+        patient.sql("DELETE FROM passage_words")
+        assert set(found(patient.examined())) == {"text_not_indexed"}
+        with Runtime(patient.folder, recover=False, embedder=None) as runtime:
+            assert states(runtime.doctor())["text_not_indexed"] == "mended"
+        assert found(patient.examined()) == {}
+        assert said("Are you there?") == "end_turn"
 
 
 async def test_looking_at_what_a_crash_left_writes_nothing(patient: Patient) -> None:
@@ -628,25 +673,6 @@ async def test_looking_at_what_a_crash_left_writes_nothing(patient: Patient) -> 
     assert set(found(patient.examined())) == {"turn_open"}
     (patient.path.parent / "space.db-shm").unlink()
     assert set(found(patient.examined())) == {"turn_open"}
-
-
-def look_elsewhere(patient: Patient) -> str:
-    """What a process of its own finds, in words."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys\nfrom pagedaemon.handles.checkup import examine\n"
-            "sys.stdout.write(repr(examine(sys.argv[1])))",
-            str(patient.folder),
-        ],
-        env={"PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout
 
 
 async def test_a_live_process_is_not_disturbed(patient: Patient) -> None:

@@ -52,11 +52,11 @@ def doctor(folder: str | None, names: Sequence[str], app: str | None, dry_run: b
         with given:
             if folder is not None:
                 raise ConfigError("FOLDER cannot be used with an --app that opens its own store")
-            reports = [given.space(name).doctor() for name in names or (DEFAULT_SPACE,)]
+            reports = _mended_by(given, names)
     else:
         place = Path(folder or DEFAULT_STORE)
         reports = [
-            _dry(place, name) if dry_run else _mended(place, name, given)
+            examine(place, name) if dry_run else _mended(place, name, given)
             for name in names or _spaces(place)
         ]
     _show(reports)
@@ -71,8 +71,16 @@ def _spaces(place: Path) -> list[str]:
     return found
 
 
-def _dry(place: Path, name: str) -> Report:
-    return examine(place, name)
+def _mended_by(runtime: Runtime, names: Sequence[str]) -> list[Report]:
+    """Mends the spaces of a runtime that is open; of those that nobody named, only the ones with
+    something wrong are opened."""
+    reports = []
+    for name in names or _spaces(runtime.folder):
+        report = examine(runtime.folder, name)
+        if names or name == DEFAULT_SPACE or report.findings:
+            report = runtime.space(name).doctor()
+        reports.append(report)
+    return reports
 
 
 def _mended(place: Path, name: str, tools: Sequence[Tool]) -> Report:

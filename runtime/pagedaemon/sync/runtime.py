@@ -148,6 +148,10 @@ class Runtime:
         return Space(self._door, self._door.wait(self._inner.space(name)))
 
     @property
+    def folder(self) -> Path:
+        return self._inner.folder
+
+    @property
     def agents(self) -> Agents:
         return Agents(self._door, self._inner.agents)
 

@@ -4,6 +4,7 @@ became of them, before anything is declared unknown or run."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +18,8 @@ from pagedaemon.tools.reconcile import reconciled
 from pagedaemon.tools.tool import Tool
 from pagedaemon.tools.toolbox import Outcome
 from pagedaemon.turn.state import OpenTurn
+
+logger = logging.getLogger("pagedaemon")
 
 
 async def reconcile(store: Database, clock: Clock, turn: OpenTurn, plan: Plan) -> Plan:
@@ -32,18 +35,36 @@ async def reconcile(store: Database, clock: Clock, turn: OpenTurn, plan: Plan) -
         StoreError: the store failed.
     """
     asked = {row.id: tool for row in plan.calls if (tool := _asked_about(turn, row)) is not None}
-    if not asked:
-        return plan
-    prompts = turn.body.prompts
-    found = await asyncio.gather(*(reconciled(tool, key, prompts) for key, tool in asked.items()))
-    outcomes = dict(zip(asked, found, strict=True))
-    await store.write(_storing(turn, outcomes, clock.now()))
-    return replace(plan, calls=tuple(_as_known(row, outcomes) for row in plan.calls))
+    if asked:
+        prompts = turn.body.prompts
+        found = await asyncio.gather(
+            *(reconciled(tool, key, prompts) for key, tool in asked.items())
+        )
+        outcomes = dict(zip(asked, found, strict=True))
+        await store.write(_storing(turn, outcomes, clock.now()))
+        plan = replace(plan, calls=tuple(_as_known(row, outcomes) for row in plan.calls))
+    _tell_owner(plan)
+    return plan
+
+
+def _tell_owner(plan: Plan) -> None:
+    for row in plan.calls:
+        if row.status == "unknown" or _is_cut_off(row):
+            logger.warning(
+                "nobody saw how call %s of tool %s ended, and it is not run again: see outcomes",
+                row.id,
+                row.tool,
+            )
+
+
+def _is_cut_off(row: PlannedCall) -> bool:
+    """Whether a call that must not run twice was begun, and no result of it is stored."""
+    return row.status == "started" and row.effect == "once" and row.result is None
 
 
 def _asked_about(turn: OpenTurn, row: PlannedCall) -> Tool | None:
     """The tool that can say what became of a call; None where nobody need be asked, or can."""
-    if row.status != "started" or row.effect != "once" or row.result is not None:
+    if not _is_cut_off(row):
         return None
     tool = turn.body.toolbox.get(row.tool)
     return None if tool is None or tool.reconcile is None else tool
