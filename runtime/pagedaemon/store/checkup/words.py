@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 
 from pagedaemon.store import conversations, fulltext
 from pagedaemon.store import passages as passage_rows
@@ -37,6 +37,8 @@ def unindexed_messages(tx: Transaction, limit: int | None = None) -> list[fullte
         .where(
             column.space == tx.space,
             column.kind.in_(conversations.SEARCHED),
+            # What a memory tool showed is never searched; there is much of it, and all is read.
+            func.json_extract(column.data, "$.builtin").is_(None),
             column.id.not_in(fulltext.indexed("message")),
         )
         .order_by(column.conversation_id, column.seq)
