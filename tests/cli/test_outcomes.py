@@ -33,8 +33,8 @@ def till():
 @pytest.fixture
 def unknown(write_app: Callable[..., None], run: Run) -> str:
     """The id of a call of which nobody knows whether it took effect."""
-    write_app("my_till", CHARGING)
-    done = run("chat", "--app", "my_till:till", "--agent", "ada", input="Charge order 41.\n")
+    write_app("my_cashier", CHARGING)
+    done = run("chat", "--app", "my_cashier:till", "--agent", "ada", input="Charge order 41.\n")
     assert done.exit_code == 0, done.stderr
     ((call, *_),) = listed(run)
     return call
@@ -54,7 +54,7 @@ def test_what_may_have_happened_is_listed_with_its_agent(run: Run, unknown: str)
 
 
 def test_with_the_code_the_agent_is_told_at_once(run: Run, unknown: str) -> None:
-    done = run("outcomes", "settle", "--app", "my_till:till", "--happened", unknown)
+    done = run("outcomes", "settle", "--app", "my_cashier:till", "--happened", unknown)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines() == ['happened: charge {"order": 41}', "Good to know."]
     assert listed(run) == []
