@@ -242,7 +242,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
         ]
     },
     "results/timers_paused": {"until": "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)"},
-    "results/unknown": {"tool": "weather", "problem": None},
+    "results/unknown": {"tool": "weather", "problem": None, "detail": ""},
     "results/unknown_tool": {"tool": "wether", "tools": ["weather", "send_message"]},
     "results/unreadable_arguments": {
         "tool": "weather",

@@ -98,10 +98,14 @@ class Loop:
             refusal = turn.refusal
             raise ReplyInvalid(turn.id, "invalid_reply", refusal.text, refusal.problems)
 
-    async def reconcile(self, turn: OpenTurn, plan: journal.Plan | None) -> journal.Plan | None:
+    async def reconcile(
+        self, turn: OpenTurn, plan: journal.Plan | None, *, may_go_on: bool
+    ) -> journal.Plan | None:
         """The plan of a turn taken up after a crash, with what its tools know of the calls that the
         crash cut off: see `pagedaemon.turn.reconciling.reconcile`."""
-        return None if plan is None else await reconcile(self._store, self._clock, turn, plan)
+        if plan is None:
+            return None
+        return await reconcile(self._store, self._clock, turn, plan, may_go_on=may_go_on)
 
     async def close(self, turn: OpenTurn, reason: StopReason, error: str | None = None) -> Turn:
         """Ends a turn from outside: see `pagedaemon.turn.closing.close`."""

@@ -15,6 +15,7 @@ import pytest
 from pagedaemon import AsyncRuntime, NeverRan, tool
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.scheduler.claims import ATTEMPTS
+from pagedaemon.store.locks import hold
 from pagedaemon.testing import ScriptedModel, call, say, view
 from pagedaemon.tools.tool import Tool
 
@@ -144,6 +145,27 @@ async def test_a_tool_whose_question_fails_leaves_it_unknown_and_the_model_reads
     ((status, told),) = till.rows("SELECT status, result FROM calls WHERE tool = 'charge'")
     assert status == "unknown"
     assert "ConnectionError: no route" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [(NeverRan(), "may still be at it"), ("it was charged", "it was charged")],
+    ids=["never ran", "a result"],
+)
+async def test_of_a_process_that_only_stands_still_nothing_but_a_result_is_believed(
+    till: Till, says: object, told: str
+) -> None:
+    ((owner,),) = till.rows("SELECT owner FROM turns")
+    till.rows("UPDATE conversations SET lease_until = '2020-01-01T00:00:00.000000+00:00'")
+    (till.store / "workers").mkdir()
+    with (till.store / "workers" / f"{owner}.lock").open("xb") as lock:
+        hold(lock)
+        async with till.opened(till.tools(lambda key: says)) as runtime:
+            await (await runtime.space("default")).recover()
+    assert till.charged == 1
+    ((status, result),) = till.rows("SELECT status, result FROM calls WHERE tool = 'charge'")
+    assert status == ("ok" if told == says else "unknown")
+    assert told in str(result)
 
 
 async def test_a_turn_that_is_given_up_asks_before_it_ends(till: Till) -> None:

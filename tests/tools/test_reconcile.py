@@ -66,7 +66,7 @@ async def test_a_call_that_never_ran_has_no_outcome(never: object) -> None:
 
 
 async def test_none_is_no_answer() -> None:
-    told = PROMPTS.render("results/unknown", tool="charge", problem=None)
+    told = PROMPTS.render("results/unknown", tool="charge", problem=None, detail="")
     assert await asked(lambda key: None) == Outcome("unknown", told)
 
 

@@ -128,7 +128,9 @@ class Renderer:
             {
                 "role": "tool",
                 "tool_call_id": call_id,
-                "content": self._prompts.render("results/unknown", tool=tool),
+                "content": self._prompts.render(
+                    "results/unknown", tool=tool, problem=None, detail=""
+                ),
             }
             for call_id, tool in owed.items()
         ]

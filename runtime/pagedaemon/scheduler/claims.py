@@ -41,6 +41,8 @@ class Claimed:
     """The step whose reply is stored already."""
     hopeless: str | None = None
     """Why it is to be ended and not gone on with."""
+    may_go_on: bool = False
+    """Whether a process that lives has begun what its plan says, and may still be at it."""
 
 
 class Claims:
@@ -176,7 +178,8 @@ class Claims:
         hopeless = None
         if row.attempts >= (ATTEMPTS if plan is None else 2 * ATTEMPTS):
             hopeless = f"begun {row.attempts} times, and its process or its store failed each time"
-        return Claimed(turn, plan, hopeless)
+        lives = row.owner is not None and self._worker.alive(row.owner)
+        return Claimed(turn, plan, hopeless, may_go_on=lives)
 
     def withdraw(self, tx: Transaction, turn_id: str) -> Turn | None:
         """Ends a turn that had not begun, as if its message had never come; None if it has."""

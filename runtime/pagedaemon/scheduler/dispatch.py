@@ -36,7 +36,7 @@ from pagedaemon.scheduler.watch import Watch
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal, token_factors
 from pagedaemon.store.database import Database
-from pagedaemon.store.journal import Key, TurnRow, Wake
+from pagedaemon.store.journal import Key, Plan, TurnRow, Wake
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.store.worker import Worker
 from pagedaemon.tools.tool import Tool
@@ -384,7 +384,7 @@ class Scheduler:
         if turn.stop_asked:
             running.stop()
         try:
-            plan = await self._loop.reconcile(turn, claimed.plan)
+            plan = await self._reconciled(claimed)
             if claimed.hopeless is not None:
                 await self._end(running, turn, "interrupted", claimed.hopeless)
                 return
@@ -406,6 +406,9 @@ class Scheduler:
                 reason: StopReason = "interrupted" if unmanned else "error"
                 await self._end(running, turn, reason, f"{type(error).__name__}: {error}")
             raise
+
+    async def _reconciled(self, claimed: Claimed) -> Plan | None:
+        return await self._loop.reconcile(claimed.turn, claimed.plan, may_go_on=claimed.may_go_on)
 
     async def _end(self, running: Running, turn: OpenTurn, reason: StopReason, error: str) -> None:
         ended = await self._loop.close(turn, reason, error)
@@ -437,7 +440,7 @@ class Scheduler:
             if isinstance(found, Turn):
                 return found
             claimed = found
-            await self._loop.reconcile(claimed.turn, claimed.plan)
+            await self._reconciled(claimed)
         if claimed.turn.ended is not None:
             return claimed.turn.ended
         return await self._loop.close(claimed.turn, "cancelled")

@@ -7,7 +7,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable
-from typing import cast
+from typing import Literal, cast
 
 from pagedaemon.resources import Prompts
 from pagedaemon.tools.arguments import storable
@@ -38,12 +38,14 @@ async def reconciled(tool: Tool, key: str, prompts: Prompts) -> Outcome | None:
     finally:
         await put_down(task)
     if not in_time:
-        return _unknown(tool, f"no answer within {tool.timeout:g} seconds", prompts)
+        return not_known(tool, prompts, "late", f"{tool.timeout:g}")
     if task.cancelled():  # it cancelled itself
-        return _unknown(tool, asyncio.CancelledError.__name__, prompts)
+        return not_known(tool, prompts, "error", asyncio.CancelledError.__name__)
     found, problem = task.result()
-    if problem is not None or found is None:
-        return _unknown(tool, problem, prompts)
+    if problem is not None:
+        return not_known(tool, prompts, "error", problem)
+    if found is None:
+        return not_known(tool, prompts, None)
     if isinstance(found, NeverRan) or found is NeverRan:
         return None
     text = as_text(found)
@@ -75,6 +77,13 @@ async def _asked(tool: Tool, key: str) -> tuple[object, str | None]:
     return found, None
 
 
-def _unknown(tool: Tool, problem: str | None, prompts: Prompts) -> Outcome:
-    text = prompts.render("results/unknown", tool=tool.name, problem=problem)
+def not_known(
+    tool: Tool,
+    prompts: Prompts,
+    problem: Literal["late", "running", "error"] | None,
+    detail: str = "",
+) -> Outcome:
+    """An unknown outcome, with why it could not be found out, as `prompts/results/unknown.j2` words
+    it."""
+    text = prompts.render("results/unknown", tool=tool.name, problem=problem, detail=detail)
     return Outcome("unknown", storable(text))

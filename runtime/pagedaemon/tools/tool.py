@@ -42,7 +42,8 @@ Sync or async."""
 @dataclass(frozen=True, slots=True)
 class NeverRan:
     """What a `reconcile` returns of a call that had no effect and can have none any more. It is
-    then run, with the key that it had."""
+    then run, with the key that it had; where the process that had begun it lives, and only stands
+    still, the outcome is unknown all the same."""
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

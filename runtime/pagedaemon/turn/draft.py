@@ -186,7 +186,7 @@ def take_up(body: Body, plan: Plan) -> Draft:
     for row, raw in zip(plan.calls, raw_calls, strict=True):
         call = DraftCall(row, body.toolbox.understand(raw, body.agent.settings.style))
         if row.status == "started" and row.effect == "once":
-            told = body.prompts.render("results/unknown", tool=row.tool, problem=None)
+            told = body.prompts.render("results/unknown", tool=row.tool, problem=None, detail="")
             call = call.came_to(Outcome("unknown", told))
         calls.append(_answered(call))
     return Draft(plan, reply, tuple(calls), planned=True)
@@ -202,7 +202,7 @@ def take_up_plainly(body: Body, plan: Plan) -> Draft:
         wire = read_arguments(row.raw).wire
         call = DraftCall(row, Understood(None, plain=dict(row.arguments), wire_arguments=wire))
         if row.result is None and row.status == "started":
-            told = body.prompts.render("results/unknown", tool=row.tool, problem=None)
+            told = body.prompts.render("results/unknown", tool=row.tool, problem=None, detail="")
             call = call.came_to(Outcome("unknown", told))
         elif row.result is None:
             told = body.prompts.render("results/not_run", tool=row.tool)

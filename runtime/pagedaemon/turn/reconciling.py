@@ -14,7 +14,7 @@ from pagedaemon.store import journal
 from pagedaemon.store.database import Database
 from pagedaemon.store.journal import Plan, PlannedCall
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.tools.reconcile import reconciled
+from pagedaemon.tools.reconcile import not_known, reconciled
 from pagedaemon.tools.tool import Tool
 from pagedaemon.tools.toolbox import Outcome
 from pagedaemon.turn.state import OpenTurn
@@ -22,13 +22,17 @@ from pagedaemon.turn.state import OpenTurn
 logger = logging.getLogger("pagedaemon")
 
 
-async def reconcile(store: Database, clock: Clock, turn: OpenTurn, plan: Plan) -> Plan:
+async def reconcile(
+    store: Database, clock: Clock, turn: OpenTurn, plan: Plan, *, may_go_on: bool
+) -> Plan:
     """The plan with what is known of its calls now. It is stored first, so that what has been said
     of a call holds whatever dies next: a result is its result, and a call that never ran is one
     that was not begun.
 
     Args:
-        turn: claimed after the process that had begun the calls was gone.
+        turn: taken up after it was left open.
+        may_go_on: the process that had begun the calls lives, and may still be at them. Then one
+            that has not run yet may run at any moment, so it is not run here.
 
     Raises:
         LeaseLost: another worker has taken the conversation over.
@@ -41,6 +45,11 @@ async def reconcile(store: Database, clock: Clock, turn: OpenTurn, plan: Plan) -
             *(reconciled(tool, key, prompts) for key, tool in asked.items())
         )
         outcomes = dict(zip(asked, found, strict=True))
+        if may_go_on:
+            outcomes = {
+                key: outcome or not_known(tool, prompts, "running")
+                for (key, tool), outcome in zip(asked.items(), found, strict=True)
+            }
         await store.write(_storing(turn, outcomes, clock.now()))
         plan = replace(plan, calls=tuple(_as_known(row, outcomes) for row in plan.calls))
     _tell_owner(plan)
