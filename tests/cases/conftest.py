@@ -1,4 +1,4 @@
-"""Opens the agent that the cases of bad models are about."""
+"""Opens the agent that the cases of bad models are about, and the folder that processes share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases.children import Children
 from tests.cases.weather import RAN, Open, weather
 
 from pagedaemon import AsyncRuntime, Block, Model
@@ -44,3 +45,9 @@ def opened(tmp_path: Path) -> Open:
             )
 
     return open_agent
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Children:
+    """Processes on this test's folder."""
+    return Children(tmp_path)

@@ -7,9 +7,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections import Counter
@@ -18,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.cases.children import PATIENCE, Children, appeared
 
 from pagedaemon import AsyncRuntime, Runtime, ToolContext, tool
 from pagedaemon.errors import Closed
@@ -25,10 +23,6 @@ from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.testing import FakeClock, ScriptedModel, both, call, say, view
 from pagedaemon.testing.views import message_text
-
-SOURCE = Path(__file__).parents[2] / "runtime"
-PATIENCE = 60.0
-"""Seconds after which a child process counts as stuck."""
 
 
 def echo(request: Request) -> Reply:
@@ -53,71 +47,6 @@ def appending(marker: str, count: int) -> Callable[[Request], Reply]:
         return both(*lines, say("done"))
 
     return reply
-
-
-CHILD = """
-import asyncio, sys
-from pathlib import Path
-from pagedaemon import AsyncRuntime
-from pagedaemon.testing import ScriptedModel, both, call, say, view
-
-folder, name = Path(sys.argv[1]), sys.argv[2]
-
-async def started():
-    # All processes begin at once.
-    (folder / f"{name}.ready").touch()
-    while not (folder / "go").exists():
-        await asyncio.sleep(0.005)
-
-"""
-
-
-def appeared(*files: Path) -> None:
-    """Waits until all of them are there."""
-    deadline = time.monotonic() + PATIENCE
-    while not all(file.exists() for file in files):
-        assert time.monotonic() < deadline, f"still waiting for {files}"
-        time.sleep(0.01)
-
-
-class Children:
-    """Python processes that work on one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._running: list[subprocess.Popen[str]] = []
-
-    def start(self, name: str, script: str) -> subprocess.Popen[str]:
-        """Starts one; the script goes on from `CHILD`."""
-        child = subprocess.Popen(
-            [sys.executable, "-c", CHILD + textwrap.dedent(script), str(self._folder), name],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._running.append(child)
-        return child
-
-    async def ready(self, *names: str) -> None:
-        """Waits until they stand at the line, and lets them go."""
-        await asyncio.to_thread(appeared, *(self._folder / f"{name}.ready" for name in names))
-        (self._folder / "go").touch()
-
-    async def ended(self) -> list[str]:
-        """What each printed; a child that failed fails the test."""
-        printed = []
-        for child in self._running:
-            out, err = await asyncio.to_thread(child.communicate, timeout=PATIENCE)
-            assert child.returncode == 0, err
-            printed.append(out)
-        return printed
-
-
-@pytest.fixture
-def children(tmp_path: Path) -> Children:
-    """Processes on this test's folder."""
-    return Children(tmp_path)
 
 
 async def said(conversation: AsyncConversation) -> list[str]:
