@@ -224,3 +224,17 @@ async def test_result_of_send_message_is_short(tmp_path: Path) -> None:
     async with world(tmp_path, say("Hello")) as (agent, _):
         turn = await agent.send("hello")
     assert turn.steps[0].calls[0].result == "Delivered."
+
+
+def test_agents_share_what_is_worded_alike_and_nothing_else(tmp_path: Path) -> None:
+    own = tmp_path / "tools" / "page_out.j2"
+    own.parent.mkdir()
+    own.write_text(
+        "Sweeps.\n\nArgs:\n    through: Up to there.\n    note: Why.\n", encoding="utf-8"
+    )
+    shipped, again = (memory_tools(Prompts(None), Settings()) for _ in range(2))
+    replaced = memory_tools(Prompts(tmp_path), Settings())
+    assert all(one is other for one, other in zip(shipped, again, strict=True))
+    different = {one.name for one, other in zip(shipped, replaced, strict=True) if one is not other}
+    assert different == {"page_out"}
+    assert {one.name: one.description for one in replaced}["page_out"] == "Sweeps."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -148,5 +149,12 @@ def _made(
     terminal: bool = False,
     can: tuple[Capability, ...] = (),
 ) -> Tool:
-    description = prompts.render(f"tools/{function.__name__}")
+    return _worded(function, prompts.render(f"tools/{function.__name__}"), terminal, can)
+
+
+@lru_cache(maxsize=256)
+def _worded(
+    function: Callable[..., Effect], description: str, terminal: bool, can: tuple[Capability, ...]
+) -> Tool:
+    """Reading a signature takes about a millisecond, and agents share what their words are."""
     return internal_tool(function, description=description, terminal=terminal, can=can)
