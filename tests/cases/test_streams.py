@@ -13,7 +13,6 @@ from pagedaemon.errors import (
     AuthenticationFailed,
     BadReply,
     ModelError,
-    ModelUnavailable,
     QuotaExceeded,
     RateLimited,
     RequestRejected,
@@ -71,22 +70,6 @@ async def test_what_can_succeed_is_tried_again_up_to_a_cap(opened: Open) -> None
         assert len(model.requests) == 4
         window = await (await agent.conversations.get()).messages()
     assert [message.text for message in window if message.role == "user"] == ["hello", "again"]
-
-
-@pytest.mark.parametrize("after", [0, 1, 2, 3])
-async def test_stream_that_breaks_inside_a_call_leaves_nothing_but_the_users_message(
-    opened: Open, after: int
-) -> None:
-    """O7. No tool ran on half a call, and nothing of it is in the history."""
-    broken = cut(call("weather", city="a" * 60, heartbeat=True), after=after)
-    model = ScriptedModel([broken, say("Hello")])
-    async with opened(model) as agent:
-        with pytest.raises(ModelUnavailable):
-            await agent.send("weather?")
-        conversation = await agent.conversations.get()
-        assert [message.text for message in await conversation.messages()] == ["weather?"]
-        assert RAN == []
-        assert (await agent.send("again")).reply == "Hello"
 
 
 async def test_stream_that_breaks_and_is_asked_again_takes_back_what_was_shown(

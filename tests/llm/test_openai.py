@@ -29,7 +29,7 @@ from pagedaemon.messages import Usage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from tests.llm.conftest import Endpoint
+    from tests.llm.endpoint import Endpoint
 
 KEY = "sk-very-secret-0123456789"
 TOOL = {

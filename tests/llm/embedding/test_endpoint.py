@@ -18,7 +18,7 @@ from pagedaemon.llm.embedding.endpoint import OpenAIEmbedder
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tests.llm.conftest import Endpoint
+    from tests.llm.endpoint import Endpoint
 
 KEY = "sk-very-secret-0123456789"
 
