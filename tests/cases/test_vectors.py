@@ -1,7 +1,7 @@
 """Search by meaning as users meet it: nothing is lost in silence, whatever embedder and index do.
 
-The cases AR-02 to AR-05, AR-07 and VS-01 to VS-03, and damage to the index on the disk, through the
-public API.
+The cases AR-02 to AR-05, AR-07, ST-05 and VS-01 to VS-03, and damage to the index on the disk,
+through the public API.
 """
 
 from __future__ import annotations
@@ -298,6 +298,39 @@ async def test_the_same_name_for_vectors_of_another_size_is_refused_at_the_door(
         await opened(tmp_path, FakeEmbedder(dimension=16)).open()
     async with opened(tmp_path, FakeEmbedder(dimension=8)) as runtime:
         assert (await runtime.search_status()).stored == 1
+
+
+# ------------------------------------------------------------------ ST-05
+
+
+@pytest.mark.parametrize("index", INDEXES)
+async def test_deleting_all_of_one_agent_leaves_every_passage_and_vector_of_another(
+    tmp_path: Path, index: IndexMode
+) -> None:
+    """ST-05. In words, vectors and index; and what names nothing is not taken for everything."""
+    embedder = FakeEmbedder({"espresso": "coffee"})
+    async with opened(tmp_path, embedder, index=index) as runtime:
+        ada, bob = [await runtime.agents.create(name) for name in ("ada", "bob")]
+        for number in range(5):
+            await ada.archive.insert(f"coffee of ada {number}")
+            await bob.archive.insert(f"coffee of bob {number}")
+        await settled(runtime, 10)
+        await bob.archive.search("espresso")
+        await until(runtime, lambda status: status.via == index)
+        ids = [hit.id for hit in (await ada.archive.search(page_size=100)).hits]
+        with pytest.raises(InvalidInput, match="ids"):
+            await ada.archive.delete()
+        assert await ada.archive.delete(*ids) == 5
+        assert await ada.archive.delete(*ids) == 0
+        assert (await ada.archive.count(), await bob.archive.count()) == (0, 5)
+        assert await texts(ada, "espresso") == []
+        theirs = (await bob.archive.search("espresso")).hits
+        assert sorted(hit.text for hit in theirs) == [f"coffee of bob {n}" for n in range(5)]
+        assert {hit.via for hit in theirs} == {index}
+        assert (await settled(runtime, 5)).failed == 0
+    async with opened(tmp_path, embedder, index=index) as runtime:
+        bob = await runtime.agents.get("bob")
+        assert len((await bob.archive.search("espresso")).hits) == 5
 
 
 # ------------------------------------------------------------------ VS-01, VS-02, VS-03

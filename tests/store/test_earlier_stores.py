@@ -1,4 +1,4 @@
-"""A store that an earlier schema kept is opened as it was, and goes on.
+"""A store that an earlier schema kept is opened as it was, and goes on (user case ST-01).
 
 `fixtures/<revision>.db.gz` were made by that schema's own code: two agents with a shared block and
 the offline model, a window that was paged out, a passage, a second conversation, and a tool that
