@@ -11,90 +11,34 @@ import asyncio
 import functools
 import gc
 import json
-import os
-import select
+import random
 import shutil
-import signal
 import sys
-import tempfile
-import threading
-import time
-import traceback
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import create_engine
-from tests.crash import scenario, stalls
+from tests.crash import stalls
+from tests.crash.approving import Approving
 from tests.crash.bugs import BUGS
-from tests.crash.points import KINDS, FaultPoints
+from tests.crash.charging import Charging
+from tests.crash.forking import Ended, folder, forked, keep_warm
+from tests.crash.look import ACCEPTED
+from tests.crash.paging import Paging
+from tests.crash.points import AT, KINDS, FaultPoints, Place, Tell
+from tests.crash.stopping import stopped_turn
+from tests.crash.waking import Waking
+from tests.crash.workload import Workload
 
-from pagedaemon.store import database
+WORKLOADS: dict[str, type[Workload]] = {
+    one.name: one for one in (Charging, Paging, Approving, Waking)
+}
 
-PATIENCE = 20.0
-"""Seconds a child may take."""
+Outcome: TypeAlias = dict[str, Any]
 
-Place = tuple[str, int]
-Told = Callable[[str], None]
-
-
-@dataclass
-class Ended:
-    """How a child ended, and what it had told by then."""
-
-    said: list[str]
-    killed: bool
-    code: int
-
-
-def forked(work: Callable[[Told], Awaitable[None]]) -> Ended:
-    """Runs it in a child, on an event loop of its own."""
-    assert threading.active_count() == 1, "forking beside threads could copy a lock that is held"
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(reading)
-
-            async def main() -> None:
-                await work(lambda line: _write(writing, line))
-
-            asyncio.run(main())
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(code)
-    os.close(writing)
-    try:
-        said = _read(reading, child)
-    finally:
-        os.close(reading)
-        _, status = os.waitpid(child, 0)
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    return Ended(said, killed, os.waitstatus_to_exitcode(status))
-
-
-def _write(pipe: int, line: str) -> None:
-    os.write(pipe, f"{line}\n".encode())
-
-
-def _read(pipe: int, child: int) -> list[str]:
-    heard = b""
-    until = time.monotonic() + PATIENCE
-    while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            os.kill(child, signal.SIGKILL)
-            raise TimeoutError(f"a child did not end in {PATIENCE:g} s; it told {heard!r}")
-        piece = os.read(pipe, 65536)
-        if not piece:
-            return heard.decode().splitlines()
-        heard += piece
+TRIES = 5
+"""How often a place is tried that a run did not come past, as two threads may meet in another
+order."""
 
 
 class Sweep:
@@ -103,122 +47,30 @@ class Sweep:
     Args:
         folder: where their stores are; on memory where there is such a place, so that waiting for a
             disk takes no time.
-        bug: the name of a seeded bug that the killed child has; None for the product as it is.
+        workload: what they do.
     """
 
-    def __init__(self, folder: Path, bug: str | None = None) -> None:
+    def __init__(self, folder: Path, workload: type[Workload]) -> None:
+        self.workload = workload
         self._folder = folder
-        self._bug = bug
         self._template = folder / "template"
         self._made = 0
 
     def warm(self) -> None:
         """Makes the store that every child gets a copy of, and loads whatever loads late."""
-        # A connection-less engine may be forked, and with it what it has compiled: most of the
-        # time of a first turn.
-        vars(database)["create_engine"] = functools.cache(create_engine)
-        asyncio.run(scenario.make(self._template))
-        rehearsal = self._copy(self._template)
-        asyncio.run(scenario.run_turn(rehearsal, FaultPoints(), lambda _: None))
+        asyncio.run(self.workload(self._template).make())
+        asyncio.run(self.workload(self.copy()).run())
+        # What takes up a store is warm too.
+        store, ended = self.killed_at(("before a commit", 2))
+        for at_once in (False, True):
+            work = self.workload(self.copy(store)).look([ended.said], at_once=at_once)
+            asyncio.run(work)
         gc.collect()
         gc.freeze()
 
-    def places(self) -> dict[str, list[str]]:
-        """What a turn comes past, by kind."""
-        return self._counted(scenario.run_turn, self._copy(self._template))
-
-    def killed_at(self, place: Place) -> tuple[Path, Ended]:
-        """A store whose process died there, in the turn."""
-        store = self._copy(self._template)
-        return store, self._child(scenario.run_turn, store, place)
-
-    def killed_again(self, store: Path, nth: int) -> tuple[Path, str, bool]:
-        """The store after its recovery was killed too, at one of the places that lie in it.
-
-        Args:
-            nth: chooses kind and place, spread over all of them.
-        """
-        seen = self._counted(scenario.recover, self._copy(store))
-        kinds = [kind for kind in KINDS if kind in seen]
-        kind = kinds[nth % len(kinds)]
-        number = (nth * 7) % len(seen[kind])
-        again = self._copy(store)
-        ended = self.recovery_killed_at(again, (kind, number))
-        return again, f"{kind}: {seen[kind][number]}", ended.killed
-
-    def recovery_killed_at(self, store: Path, place: Place) -> Ended:
-        """A process that recovers the store, and dies there."""
-        return self._child(scenario.recover, store, place)
-
-    def stopped_at(self, place: Place, *, caller: bool) -> tuple[Path, Ended]:
-        """A store in which the turn was cancelled there, and a later message answered."""
-        store = self._copy(self._template)
-        return store, self._child(
-            functools.partial(scenario.cancelled_turn, caller=caller), store, place
-        )
-
-    def stalling(self) -> Path:
-        """A fresh store, for a process that is to stand still."""
-        return self._copy(self._template)
-
-    def seed(self) -> None:
-        """Gives this process, if it is a child, the job's bug."""
-        if self._bug is not None:
-            BUGS[self._bug]()
-
-    def findings(
-        self, store: Path, said: list[str], ends: tuple[str, ...] = ("end_turn",)
-    ) -> dict[str, Any]:
-        """What a third process finds. The store is removed."""
-        found = self.findings_kept(store, said, ends)
-        shutil.rmtree(store)
-        return found
-
-    def findings_kept(
-        self, store: Path, said: Sequence[str] = (), ends: tuple[str, ...] = ("end_turn",)
-    ) -> dict[str, Any]:
-        """As `findings`; the store stays."""
-
-        async def work(tell: Told) -> None:
-            tell(json.dumps(asdict(await scenario.check(store, list(said), ends))))
-
-        ended = forked(work)
-        if ended.code != 0:
-            return {"problems": [f"not opened: {ended}"]}
-        found: dict[str, Any] = json.loads(ended.said[-1])
-        return found
-
-    def _counted(
-        self, work: Callable[[Path, FaultPoints, Told], Awaitable[None]], store: Path
-    ) -> dict[str, list[str]]:
-        async def counting(tell: Told) -> None:
-            points = FaultPoints()
-            points.watch()
-            await work(store, points, lambda _: None)
-            tell(json.dumps(points.seen))
-
-        ended = forked(counting)
-        assert ended.code == 0, "a run without a kill failed"
-        shutil.rmtree(store)
-        seen: dict[str, list[str]] = json.loads(ended.said[-1])
-        return seen
-
-    def _child(
-        self,
-        work: Callable[[Path, FaultPoints, Told], Awaitable[None]],
-        store: Path,
-        place: Place,
-    ) -> Ended:
-        async def dying(tell: Told) -> None:
-            if self._bug is not None:
-                BUGS[self._bug]()
-            points = FaultPoints(place)
-            points.watch()
-            await work(store, points, tell)
-
-        return forked(dying)
-
-    def _copy(self, store: Path) -> Path:
+    def copy(self, store: Path | None = None) -> Path:
+        """A store of one's own, and the effects beside it; default: as it is before."""
+        store = store or self._template
         self._made += 1
         copy = self._folder / f"store-{self._made}"
         shutil.copytree(store, copy)
@@ -227,33 +79,265 @@ class Sweep:
             shutil.copy(ledger, copy.with_suffix(".ledger"))
         return copy
 
+    def remove(self, store: Path) -> None:
+        """A store that was looked at."""
+        shutil.rmtree(store)
+        store.with_suffix(".ledger").unlink(missing_ok=True)
+
+    def places(
+        self, work: Callable[[Workload], Awaitable[None]] | None = None
+    ) -> dict[str, list[str]]:
+        """What a process comes past that does this, by kind. Default: a run."""
+        store = self.copy()
+
+        async def counting(tell: Tell) -> None:
+            points = FaultPoints()
+            points.watch()
+            process = self.workload(store, points)
+            await (process.run() if work is None else work(process))
+            tell(json.dumps(points.seen))
+
+        ended = forked(counting)
+        assert ended.code == 0, "a run without a kill failed"
+        self.remove(store)
+        seen: dict[str, list[str]] = json.loads(ended.said[-1])
+        return seen
+
+    def at_place(
+        self,
+        place: Place,
+        work: Callable[[Workload], Awaitable[None]],
+        store: Path | None = None,
+        bug: str | None = None,
+    ) -> tuple[Path, Ended]:
+        """A store in which a process did this, to that place or, where it never came there or does
+        not die of it, to its end.
+
+        Args:
+            store: default: one as it is before.
+            bug: the name of a seeded bug that it had; None for the product as it is.
+        """
+        store = store or self.copy()
+
+        async def child(tell: Tell) -> None:
+            if bug is not None:
+                BUGS[bug].seed()
+            points = FaultPoints(place, tell)
+            points.watch()
+            await work(self.workload(store, points, tell))
+
+        return store, forked(child)
+
+    def killed_at(self, place: Place, bug: str | None = None) -> tuple[Path, Ended]:
+        """A store whose process died there, in the run."""
+        return self.at_place(place, lambda process: process.run(), bug=bug)
+
+    def recovery_killed_at(self, store: Path, place: Place) -> Ended:
+        """A process that takes the store up, and dies there."""
+        return self.at_place(place, lambda process: process.recover(), store)[1]
+
+    def findings(
+        self,
+        store: Path,
+        said: Sequence[Sequence[str]],
+        *,
+        ends: Sequence[str] = (),
+        at_once: bool = False,
+        keep: bool = False,
+    ) -> Outcome:
+        """What the process finds that comes after those which were killed.
+
+        Args:
+            said: what each of those told.
+            ends, at_once: as in `Workload.look`.
+            keep: the store is not removed.
+
+        Returns:
+            `problems`, and in `again` how many places of each kind there are while it takes up what
+            was left, of one that does nothing before; the rest are facts.
+        """
+
+        async def work(tell: Tell) -> None:
+            points = FaultPoints()
+            points.watch()
+            look = await self.workload(store, points).look(said, ends=ends, at_once=at_once)
+            again = {kind: len(labels) for kind, labels in points.seen.items() if not at_once}
+            tell(json.dumps({"problems": look.problems, "again": again, **look.facts}))
+
+        ended = forked(work)
+        if not keep:
+            self.remove(store)
+        if ended.code != 0:
+            return {"problems": [f"not opened: {ended}"], "again": {}}
+        found: Outcome = json.loads(ended.said[-1])
+        return found
+
+
+def died_at(ended: Ended) -> str | None:
+    """Kind and label of the place where a process was killed; None if it was not."""
+    if not ended.killed:
+        return None
+    return next(line.removeprefix(AT) for line in reversed(ended.said) if line.startswith(AT))
+
+
+def points_of(places: Mapping[str, Sequence[str]]) -> list[str]:
+    """Kind and label of all places, each once: statements that are alike are one point."""
+    return list(dict.fromkeys(f"{kind}: {label}" for kind in places for label in places[kind]))
+
+
+def split_point(point: str) -> tuple[str, str]:
+    """Its kind and its label."""
+    kind, label = point.split(": ", 1)
+    return kind, label
+
 
 def every_place(
-    sweep: Sweep, *, part: tuple[int, int], again_every: int, until_found: bool
-) -> dict[str, Any]:
-    """One process for each place of the turn.
+    sweep: Sweep, places: Mapping[str, Sequence[str]], points: Sequence[str]
+) -> Iterator[tuple[Place, Outcome]]:
+    """One killed process for each place of a run, in the order of their kinds; then one for each
+    point at which, by a chance of threads, none was killed."""
+    left = set(points)
+    numbered: list[Place] = [
+        (kind, number) for kind in KINDS for number in range(len(places.get(kind, ())))
+    ]
+    for nth, place in enumerate(numbered):
+        outcome = _killed_once(sweep, place, at_once=nth % 2 == 1)
+        left.discard(outcome["points"][0])
+        yield place, outcome
+    for point in sorted(left):
+        for _ in range(TRIES):
+            outcome = _killed_once(sweep, split_point(point), at_once=False)
+            yield split_point(point), outcome
+            if outcome["points"][0] == point:
+                break
+
+
+def _killed_once(sweep: Sweep, place: Place, *, at_once: bool) -> Outcome:
+    store, ended = sweep.killed_at(place)
+    found = sweep.findings(store, [ended.said], at_once=at_once)
+    return _outcome(place, found, ended)
+
+
+def pairs(
+    sweep: Sweep,
+    again: Sequence[tuple[Place, dict[str, int]]],
+    seed: int,
+    *,
+    least: int,
+    kills: int,
+) -> Iterator[Outcome]:
+    """Pairs of a place in the run and one in the recovery that follows, each pair as likely as any
+    other.
 
     Args:
-        part: which of how many drivers this is, that share the places among them.
-        again_every: of every so many, the recovery is killed as well. 0: of none.
-        until_found: stops at the first broken promise, as the search for a seeded bug does.
+        again: places of the run, and how many of each kind then lie in the recovery.
+        least: in how many pairs both are killed, at least.
+        kills: how many processes are to be killed at least.
     """
-    outcomes: list[dict[str, Any]] = []
+    drawn = random.Random(seed)
+    weights = [sum(there.values()) for _, there in again]
+    while again and (kills > 0 or least > 0):
+        first, there = drawn.choices(again, weights)[0]
+        kind = drawn.choices(list(there), list(there.values()))[0]
+        second = (kind, drawn.randrange(there[kind]))
+        at_once = drawn.random() < 0.5
+        store, ended = sweep.killed_at(first)
+        ended_again = sweep.recovery_killed_at(store, second)
+        kills -= ended.killed + ended_again.killed
+        least -= ended.killed and ended_again.killed
+        found = sweep.findings(store, [ended.said, ended_again.said], at_once=at_once)
+        yield _outcome([first, second], found, ended, ended_again)
+
+
+def _outcome(place: object, found: Outcome, *ended: Ended) -> Outcome:
+    """What came of processes that were killed: where the first was, and the one after it."""
+    points = [died_at(one) for one in ended]
+    heard = ACCEPTED in ended[0].said
+    found["problems"] += [f"not ended: {one}" for one in ended if not one.killed and one.code]
+    return {"place": place, "points": points, "heard": heard, **found}
+
+
+def sweep_all(sweep: Sweep, job: Outcome) -> Outcome:
+    """A kill at every place, and as many `pairs` as the job asks for, and more until there are as
+    many `kills`.
+
+    Returns:
+        `kills` of each point, in the run and, after it, in a recovery; `slowest`, the seconds that
+        the last question waited for its answer; of all outcomes what they `ended` with; and those
+        that are `broken`.
+    """
+    places, twice = sweep.places(), sweep.places()
+    # A timer may ring in a run that the machine had little time for, and in no other.
+    points = [point for point in points_of(places) if point in points_of(twice)]
+    again: list[tuple[Place, dict[str, int]]] = []
+    outcomes: list[Outcome] = []
+    there: dict[str, int] = {}
+    for place, outcome in every_place(sweep, places, points):
+        outcomes.append(outcome)
+        # Where that is not known, it is much as after the place before.
+        there = outcome["again"] or there
+        if there and not outcome["problems"] and outcome["points"][0] is not None:
+            again.append((place, there))
+    killed = sum(outcome["points"][0] is not None for outcome in outcomes)
+    more = {"least": job["pairs"], "kills": job["kills"] - killed}
+    outcomes += pairs(sweep, again, job["seed"], **more)
+    kills = [dict.fromkeys(points, 0), dict[str, int]()]
+    for outcome in outcomes:
+        for of, point in zip(kills, outcome["points"], strict=False):
+            if point is not None:
+                of[point] = of.get(point, 0) + 1
+    ended = {(str(one.get("status")), one.get("effects"), one["heard"]) for one in outcomes}
+    return {
+        "workload": sweep.workload.name,
+        "seed": job["seed"],
+        "places": {kind: len(labels) for kind, labels in places.items()},
+        "kills": kills,
+        "slowest": max(one.get("seconds", 0.0) for one in outcomes),
+        "ended": sorted(ended, key=str),
+        "broken": [one for one in outcomes if one["problems"]],
+    }
+
+
+TELLING = ("before a commit", "after a commit", "inside a tool")
+"""Kinds of places at which most bugs show."""
+
+
+def hunt(sweep: Sweep, bug: str, most: int, seed: int) -> Outcome:
+    """Kills processes that have a seeded bug, until it is seen to break what it must.
+
+    Args:
+        most: kills after which it is given up.
+    """
     places = sweep.places()
-    numbered = [(kind, number) for kind in KINDS for number in range(len(places.get(kind, ())))]
-    for nth, (kind, number) in list(enumerate(numbered))[part[0] :: part[1]]:
-        store, ended = sweep.killed_at((kind, number))
-        base = {"kind": kind, "place": f"{kind}: {places[kind][number]}", "said": ended.said}
-        if again_every and nth % again_every == 0:
-            twice, where, killed = sweep.killed_again(store, nth // again_every)
-            outcomes.append(
-                {**base, "killed": ended.killed and killed, "again": where}
-                | sweep.findings(twice, ended.said)
-            )
-        outcomes.append({**base, "killed": ended.killed} | sweep.findings(store, ended.said))
-        if until_found and outcomes[-1]["problems"]:
-            break
-    return {"places": places, "outcomes": outcomes}
+    drawn = random.Random(seed)
+    numbered = [(kind, number) for kind in places for number in range(len(places[kind]))]
+    drawn.shuffle(numbered)
+    numbered.sort(key=lambda place: place[0] not in TELLING)
+    seen: set[str] = set()
+    for kills, place in enumerate(numbered[:most], start=1):
+        store, ended = sweep.killed_at(place, bug)
+        problems = sweep.findings(store, [ended.said])["problems"]
+        if any(problem.startswith(BUGS[bug].promises) for problem in problems):
+            return {"bug": bug, "kills": kills, "point": died_at(ended), "problems": problems}
+        seen.update(problems)
+    return {"bug": bug, "kills": None, "point": None, "problems": sorted(seen)}
+
+
+def restarts(sweep: Sweep, kills: list[list[Any]], ends: Sequence[str]) -> Outcome:
+    """A process killed in the turn, then others killed in its recovery, then one that lives.
+
+    Args:
+        kills: kind and number of the place of each death.
+        ends: stop reasons that are honest beside those of the workload.
+    """
+    (kind, number), *again = kills
+    store, ended = sweep.killed_at((kind, number))
+    killed, said = [ended.killed], [ended.said]
+    for kind, number in again:
+        ended = sweep.recovery_killed_at(store, (kind, number))
+        killed.append(ended.killed)
+        said.append(ended.said)
+    return {"killed": killed} | sweep.findings(store, said, ends=ends)
 
 
 STOPPABLE = (
@@ -265,69 +349,42 @@ STOPPABLE = (
 """Kinds of places that differ for a turn that is cancelled: a write is not given up halfway."""
 
 
-def every_stop(sweep: Sweep, *, caller: bool) -> dict[str, Any]:
+def every_stop(sweep: Sweep, *, caller: bool) -> Outcome:
     """One process for each place of the turn, which is cancelled there."""
-    outcomes: list[dict[str, Any]] = []
-    places = sweep.places()
+    outcomes: list[Outcome] = []
+    stopping = functools.partial(stopped_turn, caller=caller)
+    places = sweep.places(stopping)
     for kind in STOPPABLE:
         for number, label in enumerate(places[kind]):
-            store, ended = sweep.stopped_at((kind, number), caller=caller)
-            found = sweep.findings(store, ended.said, ("end_turn", "cancelled"))
+            store, ended = sweep.at_place((kind, number), stopping)
+            found = sweep.findings(store, [ended.said], ends=("cancelled",))
             found["problems"] += [line for line in ended.said if line.startswith("problem")]
             if ended.code != 0:
                 found["problems"].append(f"did not end: {ended.code}")
-            outcomes.append({"place": f"{kind}: {label}", "said": ended.said} | found)
+            outcomes.append({"place": f"{kind}: {label}", **found})
     return {"outcomes": outcomes}
 
 
-def restarts(sweep: Sweep, kills: list[list[Any]], ends: tuple[str, ...]) -> dict[str, Any]:
-    """A process killed in the turn, then others killed in its recovery, then one that lives.
-
-    Args:
-        kills: kind and number of the place of each death.
-        ends: stop reasons that are honest.
-    """
-    (kind, number), *again = kills
-    store, ended = sweep.killed_at((kind, number))
-    killed = [ended.killed]
-    for kind, number in again:
-        killed.append(sweep.recovery_killed_at(store, (kind, number)).killed)
-    return {"killed": killed, "said": ended.said} | sweep.findings(store, ended.said, ends)
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    """A place for stores, on memory where there is one; removed afterwards."""
-    memory = Path("/dev/shm")
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=place, prefix="pagedaemon-crash-") as made:
-        yield Path(made)
+JOBS: dict[str, Callable[[Sweep, Outcome], Outcome]] = {
+    "sweep": sweep_all,
+    "hunt": lambda sweep, job: {
+        "hunts": [hunt(sweep, bug, job["most"], job["seed"]) for bug in job["bugs"]]
+    },
+    "restarts": lambda sweep, job: restarts(sweep, job["kills"], job.get("ends", ())),
+    "stop": lambda sweep, job: every_stop(sweep, caller=job["caller"]),
+    "stall": stalls.every_stall,
+    "keep": stalls.kept,
+}
 
 
 def main() -> None:
     """Does the job that is on standard input."""
     job = json.load(sys.stdin)
+    keep_warm()
     with folder() as place:
-        sweep = Sweep(place, job.get("bug"))
+        sweep = Sweep(place, WORKLOADS[job.get("workload", Charging.name)])
         sweep.warm()
-        if job["do"] == "restarts":
-            report = restarts(sweep, job["kills"], tuple(job["ends"]))
-        elif job["do"] == "stall":
-            report = stalls.every_stall(
-                sweep,
-                every=job["every"],
-                part=tuple(job.get("part", (0, 1))),
-                until_found=job.get("until_found", False),
-            )
-        elif job["do"] == "stop":
-            report = every_stop(sweep, caller=job["caller"])
-        else:
-            report = every_place(
-                sweep,
-                part=tuple(job.get("part", (0, 1))),
-                again_every=job.get("again_every", 0),
-                until_found=job.get("until_found", False),
-            )
+        report = JOBS[job["do"]](sweep, job)
     json.dump(report, sys.stdout)
 
 

@@ -1,5 +1,5 @@
-"""A process that stands still for longer than its lease, and wakes (fault O5): a second one has
-brought the turn to its end by then, and nothing of the first is written any more.
+"""A process that stands still for longer than its lease, and wakes: a second one has brought the
+turn to its end by then, and nothing of the first is written any more.
 
 See `stalls.py` for how.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
+from tests.crash.driving import Report, drive_all
+from tests.crash.points import KINDS
+
+PROCESSES = 4
+"""Side by side: most of the time they wait for a lease to run out."""
 
 PROMISES = {
     "written late": "a process that has lost its lease writes nothing",
@@ -22,30 +25,36 @@ PROMISES = {
 
 
 @pytest.fixture(scope="module")
-def outcomes(drive: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:
+def outcomes(drive: Callable[..., Report]) -> list[Report]:
     """One process that stands still per place."""
-    with ThreadPoolExecutor(2) as two:
-        parts = [two.submit(drive, do="stall", every=3, part=[n, 2]) for n in range(2)]
-    return [outcome for part in parts for outcome in part.result()["outcomes"]]
+    jobs = [{"do": "stall", "every": 5, "part": [n, PROCESSES]} for n in range(PROCESSES)]
+    return [outcome for report in drive_all(jobs, PROCESSES) for outcome in report["outcomes"]]
 
 
 def test_it_stands_still_in_every_stage_of_the_turn(
-    outcomes: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    outcomes: list[Report], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fenced = [outcome for outcome in outcomes if outcome["end"] == "fenced"]
-    kinds = Counter(outcome["place"].split(":")[0] for outcome in fenced)
-    assert kinds["after a commit"] >= 3
-    assert kinds["before a task runs on"] >= 1
-    assert kinds["inside a tool"] == 4
+    ends = Counter((outcome["end"], outcome["place"].split(":")[0]) for outcome in outcomes)
+    assert ends["fenced", "after a commit"] >= 4
+    assert ends["fenced", "before a task runs on"] >= 10
+    assert ends["fenced", "after a task gave way"] >= 10
+    assert ends["fenced", "inside a tool"] == 4
+    assert ends["contended", "before a commit"] == 6
+    assert ends["contended", "before a statement"] >= 3
+    assert ends["contended", "after a statement"] >= 3
+    assert {kind for _, kind in ends} == set(KINDS)
     # Before the charge's start mark; after it; with its result in the store.
-    stages = {(outcome["status"], outcome["charged"]) for outcome in fenced}
+    fenced = [outcome for outcome in outcomes if outcome["end"] == "fenced"]
+    stages = {(outcome["status"], outcome["effects"]) for outcome in fenced}
     assert stages >= {("ok", 1), ("unknown", 1)}
     with capsys.disabled():
-        print(f"\nstood still: {dict(kinds)}, {len(outcomes) - len(fenced)} with nothing in hand")
+        print(
+            "\nstood still: " + "; ".join(f"{kind}: {end} {n}" for (end, kind), n in ends.items())
+        )
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-def test_a_stalled_process_breaks_no_promise(outcomes: list[dict[str, Any]], promise: str) -> None:
+def test_a_stalled_process_breaks_no_promise(outcomes: list[Report], promise: str) -> None:
     broken = [
         (outcome["place"], problem)
         for outcome in outcomes
@@ -55,7 +64,7 @@ def test_a_stalled_process_breaks_no_promise(outcomes: list[dict[str, Any]], pro
     assert broken == [], PROMISES[promise]
 
 
-def test_nothing_else_goes_wrong(outcomes: list[dict[str, Any]]) -> None:
+def test_nothing_else_goes_wrong(outcomes: list[Report]) -> None:
     other = [
         (outcome["place"], problem)
         for outcome in outcomes
@@ -65,6 +74,7 @@ def test_nothing_else_goes_wrong(outcomes: list[dict[str, Any]]) -> None:
     assert other == []
 
 
-def test_a_missing_fence_is_found(drive: Callable[..., dict[str, Any]]) -> None:
-    found = drive(do="stall", every=3, bug="no fence", until_found=True)["outcomes"][-1]
-    assert any(problem.startswith("written late") for problem in found["problems"]), found
+def test_a_turn_that_outlasts_its_lease_is_kept_by_the_process_that_renews_it(
+    drive: Callable[..., Report],
+) -> None:
+    assert drive(do="keep")["problems"] == []

@@ -1,109 +1,89 @@
-"""A process killed by SIGKILL at every statement, commit and await of a turn of three steps.
+"""Processes killed by SIGKILL at every statement, commit and await of four workloads, and again at
+random places while another recovers from that.
 
-See `driver.py` for how, `scenario.py` for the turn and what must be true afterwards.
+See `look.py` for what must hold, `driver.py` for how; `python -m tests.crash` does more of it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
+from tests.crash.driver import WORKLOADS
+from tests.crash.driving import Report, killed, summary, sweeps, unkilled
+from tests.crash.look import PROMISES
 
-KINDS = {
+KILLS = 1_100
+"""How many processes are killed, at least."""
+
+LEAST = {
     "before a statement": 40,
     "after a statement": 40,
     "before a commit": 6,
     "after a commit": 6,
-    "before a task runs on": 15,
-    "after a task gave way": 10,
-    "inside a tool": 4,
+    "before a task runs on": 20,
+    "after a task gave way": 15,
 }
 """Kinds of places, and how many there are of each at least."""
 
-PROMISES = {
-    "message lost": "a message that was accepted is stored, one that was not is whole or absent",
-    "message doubled": "no message is stored twice",
-    "half a step": "an edit, its passage, its version and its messages are all there or all absent",
-    "result missing": "every call has one result, in order",
-    "ran twice": "the card is charged at most once, and the store knows of it",
-    "not told": "a charge nobody saw the end of is unknown, to the owner and to the model",
-    "asked again": "a reply of the model that was stored is not asked for again",
-    "event lost": "a committed event keeps its number, and each is told once",
-    "not ended": "the turn is brought to its end, and nothing is left open",
-    "not answered": "the next message is answered, by a request that is valid for every provider",
-    "error logged": "nothing goes wrong on the way",
-    "not opened": "the store opens again",
-}
+SEED = 1
+"""Decides the pairs."""
 
 
 @pytest.fixture(scope="module")
-def sweep(drive: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """One killed process per place; at every fifth the recovery is killed too."""
-    with ThreadPoolExecutor(2) as two:
-        parts = [two.submit(drive, do="sweep", again_every=5, part=[n, 2]) for n in range(2)]
-    first, second = (part.result() for part in parts)
-    assert first["places"] == second["places"], "the places are the same in every process"
-    return {"places": first["places"], "outcomes": first["outcomes"] + second["outcomes"]}
+def reports(drive: Callable[..., Report]) -> dict[str, Report]:
+    """What came of it, by workload."""
+    seed = int(os.environ.get("PAGEDAEMON_CRASH_SEED", SEED))
+    return {report["workload"]: report for report in sweeps(KILLS, seed)}
 
 
-def test_a_process_is_killed_at_every_kind_of_place(
-    sweep: dict[str, Any], capsys: pytest.CaptureFixture[str]
+def test_more_than_a_thousand_processes_are_killed(
+    reports: dict[str, Report], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places, outcomes = sweep["places"], sweep["outcomes"]
-    alive = [outcome for outcome in outcomes if not outcome["killed"]]
-    assert alive == [], "these processes were not killed"
-    kills = Counter(outcome["kind"] for outcome in outcomes if "again" not in outcome)
-    assert kills == {kind: len(labels) for kind, labels in places.items()}
-    for kind, least in KINDS.items():
-        assert kills[kind] >= least, kind
-    twice = Counter(outcome["again"].split(":")[0] for outcome in outcomes if "again" in outcome)
-    # Inside a tool only if one is left to run.
-    assert set(twice) >= set(KINDS) - {"inside a tool"}
+    assert sum(map(killed, reports.values())) >= KILLS > 1_000
     with capsys.disabled():
-        print(f"\nkilled in the turn: {dict(kills)}; and again in recovery: {dict(twice)}")
+        print("\n" + summary(list(reports.values())))
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_process_is_killed_at_every_point(reports: dict[str, Report], workload: str) -> None:
+    report = reports[workload]
+    assert unkilled(report) == []
+    for kind, least in LEAST.items():
+        assert report["places"][kind] >= least, kind
+    assert report["places"].get("inside a tool", 0) == WORKLOADS[workload].in_tools
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_second_kill_comes_at_every_kind_of_place(
+    reports: dict[str, Report], workload: str
+) -> None:
+    again = {point.split(": ")[0] for point in reports[workload]["kills"][1]}
+    assert {"before a statement", "after a statement", "before a task runs on"} <= again
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-def test_a_crash_breaks_no_promise(sweep: dict[str, Any], promise: str) -> None:
+def test_a_crash_breaks_no_promise(reports: dict[str, Report], promise: str) -> None:
     broken = [
-        (outcome["place"], outcome.get("again"), problem)
-        for outcome in sweep["outcomes"]
+        (workload, outcome["place"], problem)
+        for workload, report in reports.items()
+        for outcome in report["broken"]
         for problem in outcome["problems"]
         if problem.startswith(promise)
     ]
     assert broken == [], PROMISES[promise]
 
 
-def test_every_broken_promise_has_a_test_of_its_own(sweep: dict[str, Any]) -> None:
-    named = {
-        problem.split(":")[0] for outcome in sweep["outcomes"] for problem in outcome["problems"]
-    }
-    assert named <= set(PROMISES)
-
-
-def test_the_kills_lie_on_both_sides_of_every_change(sweep: dict[str, Any]) -> None:
+def test_the_kills_lie_on_both_sides_of_every_change(reports: dict[str, Report]) -> None:
     """Otherwise the sweep would prove little: each end that a crash can lead to has occurred."""
-    ends = {(outcome["status"], outcome["charged"]) for outcome in sweep["outcomes"]}
-    assert ends == {(None, 0), ("ok", 1), ("unknown", 0), ("unknown", 1)}
-    heard = {"accepted" in outcome["said"] for outcome in sweep["outcomes"]}
-    assert heard == {False, True}
-
-
-@pytest.mark.parametrize(
-    ("bug", "promise"),
-    [
-        ("two commits", "half a step"),
-        ("no start mark", "ran twice"),
-        ("no plan", "ran twice"),
-        ("message in the finish", "message lost"),
-        ("events in memory", "event lost"),
-    ],
-)
-def test_a_seeded_bug_is_found(
-    drive: Callable[..., dict[str, Any]], bug: str, promise: str
-) -> None:
-    found = drive(do="sweep", bug=bug, until_found=True)["outcomes"][-1]["problems"]
-    assert any(problem.startswith(promise) for problem in found), found
+    ended = {
+        workload: {tuple(end) for end in report["ended"]} for workload, report in reports.items()
+    }
+    # The status of the call in the store, its effects, and whether the message was acknowledged.
+    charging = {(status, effects) for status, effects, _ in ended["charging"]}
+    assert charging == {("None", 0), ("ok", 1), ("unknown", 0), ("unknown", 1)}
+    assert {heard for _, _, heard in ended["charging"]} == {False, True}
+    for workload in ("approving", "waking"):
+        ends = {(status, effects) for status, effects, _ in ended[workload]}
+        assert ends == {("ok", 1), ("unknown", 0), ("unknown", 1)}, workload

@@ -20,19 +20,19 @@ BALANCE_NOT_READ = ["inside a tool", 2]
 def test_a_charge_without_result_is_unknown_after_three_restarts_and_never_made_again(
     drive: Drive,
 ) -> None:
-    report = drive(do="restarts", kills=[CHARGED, CLAIMED, CLAIMED], ends=["end_turn"])
+    report = drive(do="restarts", kills=[CHARGED, CLAIMED, CLAIMED])
     assert report["killed"] == [True, True, True]
     assert report["problems"] == []
-    assert (report["charged"], report["status"]) == (1, "unknown")
-    assert report["asked"] == ["asked 3", "asked later"]
+    assert (report["effects"], report["status"]) == (1, "unknown")
+    assert report["asked"] == ["3", "later"]
 
 
 def test_a_process_that_died_in_its_second_call_leaves_a_valid_history(drive: Drive) -> None:
-    report = drive(do="restarts", kills=[BALANCE_NOT_READ], ends=["end_turn"])
+    report = drive(do="restarts", kills=[BALANCE_NOT_READ])
     assert report["problems"] == []
-    assert (report["charged"], report["status"]) == (1, "ok")
-    assert report["asked"] == ["asked 3", "asked later"]
-    assert report["taken_up"] == 1, "the repair is logged once"
+    assert (report["effects"], report["status"]) == (1, "ok")
+    assert report["asked"] == ["3", "later"]
+    assert report["taken up"] == 1, "the repair is logged once"
 
 
 def test_a_turn_that_kills_every_process_before_it_gets_anywhere_is_given_up(
@@ -41,14 +41,14 @@ def test_a_turn_that_kills_every_process_before_it_gets_anywhere_is_given_up(
     report = drive(do="restarts", kills=[CLAIMED, CLAIMED, CLAIMED], ends=["interrupted"])
     assert report["killed"] == [True, True, True]
     assert report["problems"] == []
-    assert report["stop_reason"] == "interrupted"
-    assert report["asked"] == ["asked later"]
+    assert report["stop reason"] == "interrupted"
+    assert report["asked"] == ["later"]
 
 
 def test_restarts_of_a_turn_that_gets_further_each_time_do_not_end_it(drive: Drive) -> None:
     kills = [STEP_ONE_DONE, STEP_TWO_DONE_IN_RECOVERY, CLAIMED]
-    report = drive(do="restarts", kills=kills, ends=["end_turn"])
+    report = drive(do="restarts", kills=kills)
     assert report["killed"] == [True, True, True]
     assert report["problems"] == []
-    assert report["stop_reason"] == "end_turn"
-    assert report["asked"] == ["asked 3", "asked later"]
+    assert report["stop reason"] == "end_turn"
+    assert report["asked"] == ["3", "later"]

@@ -17,6 +17,6 @@ def test_a_turn_cancelled_anywhere_leaves_a_sound_conversation(
         (outcome["place"], outcome["problems"]) for outcome in outcomes if outcome["problems"]
     ]
     assert broken == []
-    stopped = [outcome["charged"] for outcome in outcomes if outcome["stop_reason"] == "cancelled"]
+    stopped = [outcome["effects"] for outcome in outcomes if outcome["stop reason"] == "cancelled"]
     assert len(stopped) > len(outcomes) // 2
     assert set(stopped) == {0, 1}, "cancelled before the charge and after it"

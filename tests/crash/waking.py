@@ -1,146 +1,158 @@
-"""A timer and a letter, killed at statements and commits: each wakes its agent once.
+"""A timer and a letter: each wakes its agent once.
 
-`python -m tests.crash.waking [n]` kills a child at every commit and at each nth statement (default:
-every one), and writes what was wrong as JSON. Two
-turns run without anybody who sends: one that a timer wakes, in which the agent asks another, and
-the other's, whose answer wakes the first again.
+A timer that rings every hour, and that nobody was there for twice, wakes one agent. It waters the
+plants, which must not be done twice, and asks another, whose answer wakes it again. Nobody sends
+anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
 import sqlite3
-import sys
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
-from tests.crash.driver import Told, folder, forked
-from tests.crash.points import FaultPoints
+from tests.crash.look import HEARD, LATER, Look
+from tests.crash.points import FaultPoints, Tell, unheard
+from tests.crash.workload import Workload
 
-from pagedaemon import AsyncRuntime
+from pagedaemon import AsyncRuntime, tool
+from pagedaemon.config import LEASE_SECONDS
 from pagedaemon.llm.protocol import Reply, Request
-from pagedaemon.testing import FakeClock, ScriptedModel, call, say, text
+from pagedaemon.testing import FakeClock, ScriptedModel, call, say, text, view
+from pagedaemon.tools.tool import Tool
 
-KINDS = ("before a statement", "before a commit", "after a commit")
-EVENTS = {("ada", "timer"): 1, ("bob", "question"): 1, ("ada", "answer"): 1}
+EVERY = timedelta(hours=1)
+"""Between two rings."""
+
+LATE = 3.5 * EVERY
+"""After the timer was set, when the store is opened again."""
+
+EVENTS = [("ada", "answer", 1), ("ada", "timer", 1), ("bob", "question", 1)]
 """What must have woken whom, and how often."""
 
+DONE = (
+    "SELECT EXISTS (SELECT 1 FROM turns WHERE event = 'answer')"
+    " AND NOT EXISTS (SELECT 1 FROM turns WHERE status != 'done')"
+)
 
-def ada(request: Request) -> Reply:
-    """Asks bob when the timer rings."""
-    last = str(request.messages[-1]["content"])
-    if request.messages[-1]["role"] == "user" and '"reason": "timer"' in last:
+GLANCE = 0.005
+"""Seconds between two looks whether all is done."""
+
+GLANCES = 600
+"""Looks after which it is not waited for any longer."""
+
+
+class Waking(Workload):
+    """Ada is woken, waters, and asks Bob."""
+
+    name = "waking"
+    agents = ("ada", "bob")
+    in_tools = 2
+
+    def __init__(
+        self, store: Path, points: FaultPoints | None = None, tell: Tell = unheard
+    ) -> None:
+        super().__init__(store, points, tell)
+        self._models = {"ada": ScriptedModel(_ada), "bob": ScriptedModel(_bob)}
+        self._late = LATE
+
+    @property
+    def models(self) -> Mapping[str, ScriptedModel]:
+        """One of each."""
+        return self._models
+
+    def open(self, *, lease_seconds: float = LEASE_SECONDS) -> AsyncRuntime:
+        """When the timer has been due for a while."""
+        clock = FakeClock()
+        clock.advance(self._late.total_seconds())
+        return AsyncRuntime(
+            self.store,
+            models=self.models,
+            tools=[self._water()],
+            clock=clock,
+            embedder=None,
+            lease_seconds=lease_seconds,
+        )
+
+    def _water(self) -> Tool:
+        @tool
+        def water(plants: str) -> str:
+            """Waters plants.
+
+            Args:
+                plants: which.
+            """
+            self.points.reach("inside a tool", "water, before it runs")
+            self.affect(f"watered {plants}")
+            self.points.reach("inside a tool", "water, after it ran")
+            return f"{plants} are watered"
+
+        return water
+
+    async def make(self) -> None:
+        """Two agents, and a timer that is not due yet."""
+        self._late = timedelta()
+        async with self.open() as runtime:
+            one = await runtime.agents.create(
+                "ada", model="ada", messaging=True, tools=[self._water()]
+            )
+            await runtime.agents.create("bob", model="bob")
+            await one.schedule("Water the ferns.", every=EVERY)
+
+    async def act(self, runtime: AsyncRuntime) -> None:
+        """Lets happen what is due. Nobody waits for it as a user of the runtime, and the looks from
+        outside are no awaits of its own."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        file = self.store / "spaces" / "default" / "space.db"
+        with closing(sqlite3.connect(file, isolation_level=None)) as raw:
+
+            def look(left: int) -> None:
+                if not left or raw.execute(DONE).fetchone()[0]:
+                    done.set_result(None)
+                else:
+                    loop.call_later(GLANCE, look, left - 1)
+
+            look(GLANCES)
+            await done
+
+    async def take_up(self, runtime: AsyncRuntime) -> None:
+        """It goes on by itself."""
+        await self.act(runtime)
+
+    async def look_after(self, look: Look, runtime: AsyncRuntime) -> None:
+        """At who was woken by what, and at the timer."""
+        woken = look.rows(
+            "SELECT agents.name, event, count(*) FROM turns JOIN conversations ON"
+            " conversations.id = conversation_id JOIN agents ON agents.id = agent_id"
+            " WHERE event != 'message' GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        look.require(woken == EVENTS, "woken wrongly", woken)
+        rung = look.rows('SELECT text FROM messages WHERE text LIKE \'%"reason": "timer"%\'')
+        once = len(rung) == 1 and '"missed": 2' in rung[0][0]
+        look.require(once, "woken wrongly", rung)
+        ada = await runtime.agents.get("ada")
+        due = [one.due - FakeClock().now() for one in await ada.schedules()]
+        look.require(due == [4 * EVERY], "woken wrongly", due)
+
+
+def _ada(request: Request) -> Reply:
+    """Waters when the timer rings, and then asks bob."""
+    seen, last = view(request), request.messages[-1]
+    if last["role"] == "user" and '"reason": "timer"' in str(last["content"]):
+        return call("water", plants="ferns", heartbeat=True)
+    if last["role"] == "user" and LATER in str(last["content"]):
+        return say(f"{HEARD}{LATER}")
+    if "water" in seen.results and "send_message_to_agent" not in seen.results:
         return call("send_message_to_agent", name="bob", message="Ready?", answer=True)
     return text("")
 
 
-def bob(request: Request) -> Reply:
+def _bob(request: Request) -> Reply:
     """Answers."""
+    if LATER in str(request.messages[-1]["content"]):
+        return say(f"{HEARD}{LATER}")
     return say("Ready.")
-
-
-def opened(store: Path, *, late: float = 3_600.0, recover: bool = True) -> AsyncRuntime:
-    """The clock stands so many seconds after the timer was due."""
-    models = {"ada": ScriptedModel(ada), "bob": ScriptedModel(bob)}
-    clock = FakeClock()
-    clock.advance(late)
-    return AsyncRuntime(store, models=models, clock=clock, recover=recover, embedder=None)
-
-
-async def make(store: Path) -> None:
-    """Two agents, and a timer that nobody has been there for."""
-    async with opened(store, late=0.0, recover=False) as runtime:
-        one = await runtime.agents.create("ada", model="ada", messaging=True)
-        await runtime.agents.create("bob", model="bob")
-        await one.schedule("Ask bob.", at=FakeClock().now())
-
-
-def woken(store: Path) -> Mapping[tuple[str, str], int]:
-    """Who was woken by what, and how often."""
-    query = (
-        "SELECT agents.name, event, count(*) FROM turns JOIN conversations ON"
-        " conversations.id = conversation_id JOIN agents ON agents.id = agent_id"
-        " WHERE status = 'done' GROUP BY 1, 2"
-    )
-    with closing(sqlite3.connect(store / "spaces" / "default" / "space.db")) as raw:
-        return {(name, event): count for name, event, count in raw.execute(query)}
-
-
-def left(store: Path) -> int:
-    """Timers that are still to ring, and turns that have not ended."""
-    query = "SELECT (SELECT count(*) FROM schedules) + count(*) FROM turns WHERE status != 'done'"
-    with closing(sqlite3.connect(store / "spaces" / "default" / "space.db")) as raw:
-        return int(raw.execute(query).fetchone()[0])
-
-
-async def run(store: Path, points: FaultPoints) -> None:
-    """Opens the store and lets happen what is due."""
-    points.arm()
-    async with opened(store):
-        for _ in range(400):
-            if woken(store) == EVENTS and not left(store):
-                break
-            await asyncio.sleep(0.005)
-        points.disarm()
-
-
-def places(store: Path) -> dict[str, int]:
-    """How many places of each kind there are."""
-
-    async def counting(tell: Told) -> None:
-        points = FaultPoints()
-        points.watch()
-        await run(store, points)
-        tell(json.dumps({kind: len(points.seen.get(kind, ())) for kind in KINDS}))
-
-    ended = forked(counting)
-    assert ended.code == 0, "a run without a kill failed"
-    found: dict[str, int] = json.loads(ended.said[-1])
-    return found
-
-
-def killed_at(template: Path, store: Path, place: tuple[str, int]) -> tuple[bool, str | None]:
-    """Whether a child was killed there, and what is wrong with what the next one makes of it."""
-    shutil.copytree(template, store)
-
-    async def dying(tell: Told) -> None:
-        points = FaultPoints(place)
-        points.watch()
-        await run(store, points)
-
-    async def recovering(tell: Told) -> None:
-        await run(store, FaultPoints())
-
-    killed = forked(dying).killed
-    recovered = forked(recovering)
-    found = woken(store)
-    wrong = None
-    if recovered.code or found != EVENTS or left(store):
-        wrong = f"{place}: {recovered.code}, {found}, {left(store)} left"
-    shutil.rmtree(store)
-    return killed, wrong
-
-
-def main(nth: int) -> None:
-    """Kills at every commit and each nth statement."""
-    with folder() as where:
-        template = where / "template"
-        asyncio.run(make(template))
-        shutil.copytree(template, where / "counted")
-        there = places(where / "counted")
-        outcomes = [
-            killed_at(template, where / "store", (kind, number))
-            for kind, count in there.items()
-            for number in range(0, count, nth if kind == "before a statement" else 1)
-        ]
-    killed = sum(killed for killed, _ in outcomes)
-    wrong = [problem for _, problem in outcomes if problem]
-    report = {"places": there, "tried": len(outcomes), "killed": killed, "wrong": wrong}
-    json.dump(report, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
