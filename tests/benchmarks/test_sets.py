@@ -18,8 +18,8 @@ NOW_THEN, UNANSWERABLE = DATA / "now_then.jsonl", DATA / "unanswerable.jsonl"
 CUES = re.compile(
     r"\b(moved?|chang\w*|now|no longer|new|current(ly)?|these days|switched|swapped|correction|"
     r"sorry|instead|from now on|gave up|quit|first day|retired|extension|update|again|sold|stopped|"
-    r"is over|anymore|umgezogen|jetzt|gewechselt|neue\w*|falsch|geändert|verlegt|zurzeit|mudado|ahora|"
-    r"cambiado|nuevo|perdona|actualmente|déménagé|maintenant|changé|nouveau|pardon|actuellement)\b"
+    r"is over|anymore|umgezogen|jetzt|gewechselt|neue\w*|falsch|geändert|verlegt|zurzeit|mudado|"
+    r"ahora|cambiado|nuevo|perdona|actualmente|déménagé|maintenant|changé|nouveau|pardon|actuellement)\b"
     r"|搬|现在|换|新|目前",
     re.IGNORECASE,
 )

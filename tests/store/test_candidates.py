@@ -106,14 +106,33 @@ def test_words_of_very_many_texts_match_nothing_where_there_are_rarer_ones(
         return rows.searched(GIVEN).candidates(tx, words, (), 100).matching
 
     def work(tx: Transaction) -> None:
-        fill(tx, *(f"the weather of day {n}" for n in range(30)))
-        fill(tx, "the kumquat is ripe", "kumquat jam")
-        assert count(tx, "the kumquat") == 2
-        assert count(tx, "what is the weather of kumquat") == 2
-        assert count(tx, "the") == 31, "a word that stands alone counts whatever it matches"
-        assert count(tx, "weather the") == 30, "of words that are all frequent the first"
-        assert count(tx, "the unheardof") == 31, "a word that is nowhere takes no other's place"
+        fill(tx, *(f"fine weather, day {n}" for n in range(30)))
+        fill(tx, "fine and ripe kumquat", "kumquat jam")
+        assert count(tx, "fine kumquat") == 2
+        assert count(tx, "fine weather for kumquat") == 2
+        assert count(tx, "fine") == 31, "a word that stands alone counts whatever it matches"
+        assert count(tx, "weather fine") == 30, "of words that are all frequent the first"
+        assert count(tx, "fine unheardof") == 31, "a word that is nowhere takes no other's place"
         assert count(tx, "unheardof") == 0
+
+    store.write_now(work)
+
+
+def test_function_words_match_nothing_unless_they_are_all_that_is_asked_or_quoted(
+    store: Database,
+) -> None:
+    def found(tx: Transaction, words: str) -> int:
+        return rows.searched(GIVEN).matches(tx, words).total
+
+    def work(tx: Transaction) -> None:
+        fill(tx, "What does it cost?", "IT repaired my laptop", "Où est-ce ?", "Was ist das?")
+        assert found(tx, "what does kumquat cost") == 1
+        assert found(tx, "what does a kumquat do") == 0
+        assert found(tx, "what does it") == 2, "there is nothing else to go by"
+        assert found(tx, '"does" kumquat') == 1
+        assert found(tx, "kumquat IT") == 2, "an abbreviation is a word of its own"
+        assert found(tx, "où est la kumquat") == 0
+        assert found(tx, "wo ist das Kumquat") == 0
 
     store.write_now(work)
 

@@ -477,10 +477,10 @@ class TestNeighbours:
         self, put: Put, find: Find
     ) -> None:
         others = {f"m{n}": "nothing of it" for n in range(20)}
-        put(a="in the attic", **others, b="in the harbour", c="a garden of roses", d="a shed")
+        put(a="lost in the attic", **others, b="lost at sea", c="a garden of roses", d="a shed")
         assert find("roses") == ["c"]
-        assert find("in the roses")[-1] == "a", "both have the same words, and one a neighbour"
-        assert find("in the shed").index("a") < find("in the shed").index("b"), "not two apart"
+        assert find("lost roses")[-1] == "a", "both have the same words, and one a neighbour"
+        assert find("lost shed").index("a") < find("lost shed").index("b"), "not two apart"
 
     def test_a_phrase_is_of_one_message(self, put: Put, find: Find) -> None:
         put(a="she bought", b="a red bicycle", c="last year", d="a bicycle that was red")

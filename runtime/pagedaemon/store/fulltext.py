@@ -54,6 +54,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql.elements import UnaryExpression
 from sqlalchemy.sql.operators import custom_op
 
+from pagedaemon.store.function_words import says_little
 from pagedaemon.store.transaction import Transaction
 
 Kind = Literal["message", "passage"]
@@ -321,11 +322,13 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     """A query without the words that say least, where there are others; None if nothing in it is
     searchable.
 
-    A word that stands in thousands of texts tells them hardly apart, and scoring them all is what
-    a search costs. So words are taken from the rarest on, as long as all that they match stays
-    under `MOST_MATCHES`; the rarest counts whatever it matches.
+    Function words (`function_words`) go first, unless they are quoted: without them, recall@10 on
+    the open LoCoMo conversations is 0.790 in place of 0.766 where no model is installed, and 0.812
+    in place of 0.786 with one. A word that stands in thousands of texts tells them hardly apart,
+    and scoring them all is what a search costs. So words are taken from the rarest on, as long as
+    all that they match stays under `MOST_MATCHES`; the rarest counts whatever it matches.
     """
-    terms = _query_terms(query)
+    terms = telling_terms(query)
     if not terms:
         return None
     found = _frequencies(tx, kind, terms)
@@ -422,6 +425,12 @@ def _query_terms(query: str) -> list[str]:
     return list(islice(dict.fromkeys(_terms(_folded(query[:MOST_CHARACTERS]))), MOST_TERMS))
 
 
+def telling_terms(query: str) -> list[str]:
+    """The terms of a query that are no function words; all of them where it has no others."""
+    terms = _terms(_folded(query[:MOST_CHARACTERS]), function_words=False)
+    return list(islice(dict.fromkeys(terms), MOST_TERMS)) or _query_terms(query)
+
+
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
 
 _UNSPACED = re.compile(
@@ -475,20 +484,21 @@ def _is_mark(char: str) -> bool:
     return unicodedata.category(char) in ("Mn", "Mc")
 
 
-def _terms(text: str) -> Iterator[str]:
+def _terms(text: str, *, function_words: bool = True) -> Iterator[str]:
     at = 0
     for quoted in _QUOTED.finditer(text):
-        yield from _loose(text[at : quoted.start()])
+        yield from _loose(text[at : quoted.start()], function_words)
         yield from _phrase(quoted[1] or quoted[2] or "")
         at = quoted.end()
-    yield from _loose(text[at:])
+    yield from _loose(text[at:], function_words)
 
 
-def _loose(text: str) -> Iterator[str]:
+def _loose(text: str, function_words: bool) -> Iterator[str]:
     for word in _searchable(text):
         for part in filter(None, _UNSPACED.split(word)):
             if not _UNSPACED.match(part):
-                yield f'"{part}"'
+                if function_words or not says_little(part):
+                    yield f'"{part}"'
             elif len(part) == 1:
                 yield f'"{part}"*'
             else:
