@@ -17,7 +17,6 @@ from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.archival import keep
 from pagedaemon.memory.search import (
     Near,
-    Place,
     Ranking,
     Scored,
     blank_is_none,
@@ -27,9 +26,11 @@ from pagedaemon.memory.search import (
     in_context,
     surer,
 )
+from pagedaemon.memory.standing import Place
 from pagedaemon.messages import Message
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
+from pagedaemon.store.candidates import ByWords
 from pagedaemon.store.database import Database, StorePool
 from pagedaemon.store.passages import NewPassage, PassageFilter
 from pagedaemon.store.recall import MessageFilter
@@ -76,6 +77,11 @@ def test_the_scale_of_a_side_does_not_matter(more: float, factor: float, shift: 
     )
 
 
+def test_a_side_that_found_nothing_takes_no_weight_from_the_other() -> None:
+    assert [one.score for one in fuse({"a": 4.0, "b": 1.0}, {})] == [1.0, 0.25]
+    assert [one.score for one in fuse({"a": 4.0}, {}, Ranking(0, 1))] == [0.0]
+
+
 @given(MATCHES)
 def test_one_side_alone_keeps_its_order_and_equals_keep_theirs(keywords: dict[str, float]) -> None:
     expected = sorted(keywords, key=lambda key: -keywords[key])
@@ -117,17 +123,27 @@ def test_a_blank_query_asks_for_nothing(query: str | None, asked: str | None) ->
     assert blank_is_none(query) == asked
 
 
-def placed(**said: tuple[float, str, float]) -> dict[str, list[Scored]]:
+# What a message says counts alone.
+PLAIN = Ranking(
+    own=0, day=0, speaker=0, episode=0, beside=0, answer=0, length=0, statement=0, candidates=5
+)
+
+
+def placed(ranking: Ranking, **said: tuple[float, str, float]) -> dict[str, list[Scored]]:
     """Ranked by where they stand; each is given as (score, speaker, minutes after noon)."""
     scored = [Scored(name, one[0], {"keywords": one[0]}) for name, one in said.items()]
     places = {
         name: Place("main", NOON + timedelta(minutes=one[2]), one[1]) for name, one in said.items()
     }
-    return {words: in_context(scored, places, words) for words in ("what?", "what does Lin say?")}
+    return {
+        words: in_context(scored, places, words, ranking)
+        for words in ("what?", "what does Lin say?")
+    }
 
 
 def test_whom_a_query_names_counts() -> None:
-    found = placed(a=(0.5, "Bo", 0), b=(0.4, "lin", 1))
+    ranking = replace(PLAIN, speaker=0.2, episode=0.5)
+    found = placed(ranking, a=(0.5, "Bo", 0), b=(0.4, "lin", 1))
     assert [one.id for one in found["what?"]] == ["a", "b"]
     assert [one.id for one in found["what does Lin say?"]] == ["b", "a"]
     best = found["what does Lin say?"][0]
@@ -140,6 +156,7 @@ def test_whom_a_query_names_counts() -> None:
 def test_what_was_said_among_good_answers_counts_more() -> None:
     """An hour's pause ends an episode; of each the best three count."""
     found = placed(
+        replace(PLAIN, episode=0.5),
         alone=(0.5, "Bo", 0),
         among=(0.45, "Bo", 500),
         first=(0.9, "Bo", 440),
@@ -148,11 +165,38 @@ def test_what_was_said_among_good_answers_counts_more() -> None:
         fifth=(0.1, "Bo", 630),
     )["what?"]
     assert [one.id for one in found] == ["first", "second", "third", "among", "alone", "fifth"]
-    parts = {one.id: one.parts["episode"] * 1.7 for one in found}
+    parts = {one.id: one.parts["episode"] * 1.5 for one in found}
     assert parts["alone"] == pytest.approx(0.5 * 0.5)
     assert {round(parts[name], 9) for name in ("among", "first", "second", "third", "fifth")} == {
         0.45
     }
+
+
+def test_a_score_is_the_sum_of_weights_times_what_speaks_for_a_message() -> None:
+    """Worked by hand: 1 + 0.5 + 0.25 + 0.75 + 0.5 = 3 is the whole."""
+    ranking = replace(PLAIN, own=0.5, day=0.25, length=0.75, statement=0.5)
+    scored = [Scored("a", 0.6, {"keywords": 0.6}), Scored("b", 0.5, {"meaning": 0.5})]
+    places = {
+        "a": Place("one", NOON, "user", 1, None, 300, "said so."),
+        "b": Place("two", NOON, "user", 1, None, 100, "is it so?"),
+    }
+    found = {"a": ByWords(9.0, 2.0, 0.0), "gone": ByWords(9.0, 9.0, 9.0)}
+    first, second = in_context(scored, places, "so", ranking, found)
+    assert dict(first.parts) == pytest.approx(
+        {"keywords": 0.6 / 3, "own": 0.5 / 3, "length": 0.75 / 3, "statement": 0.5 / 3}
+    )
+    assert dict(second.parts) == pytest.approx({"meaning": 0.5 / 3, "length": 0.75 * 0.75 / 3})
+    for one in (first, second):
+        assert one.score == pytest.approx(sum(one.parts.values()))
+
+
+def test_only_what_is_shown_is_explained_and_the_order_is_the_same() -> None:
+    scored = [Scored(name, score, {"keywords": score}) for name, score in (("a", 0.2), ("b", 0.9))]
+    places = {name: Place("main", NOON, "user") for name in "ab"}
+    explained = in_context(scored, places, "?")
+    some = in_context(scored, places, "?", explained=1)
+    assert [(one.id, one.score) for one in some] == [(one.id, one.score) for one in explained]
+    assert (dict(some[0].parts), dict(some[1].parts)) == (dict(explained[0].parts), {})
 
 
 def test_equals_keep_their_order_and_conversations_their_episodes() -> None:
@@ -219,8 +263,8 @@ def test_passages_of_both_sides_are_one_list_that_says_how_each_was_found(store:
         )
         assert [hit.text for hit in hits] == [TEXTS[1], TEXTS[2], TEXTS[5]]
         assert total == 3
-        assert dict(hits[0].parts) == pytest.approx({"keywords": 0.65, "meaning": 0.35})
-        assert dict(hits[1].parts) == pytest.approx({"meaning": 0.35 * 0.875})
+        assert dict(hits[0].parts) == pytest.approx({"keywords": 0.5, "meaning": 0.5})
+        assert dict(hits[1].parts) == pytest.approx({"meaning": 0.5 * 0.875})
         assert [hit.via for hit in hits] == ["exact"] * 3
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
@@ -378,7 +422,8 @@ def test_messages_are_found_by_both_with_filters_and_pages(store: Database) -> N
 def test_equals_stand_newest_first(store: Database) -> None:
     def work(tx: Transaction) -> None:
         alike = Near({f"message-{number}": 0.5 for number in (3, 0, 4)}, "exact")
-        hits, _ = find_messages(tx, "?", MessageFilter("agent-1"), offset=0, limit=9, near=alike)
+        given = MessageFilter("agent-1")
+        hits, _ = find_messages(tx, "?", given, offset=0, limit=9, near=alike, ranking=PLAIN)
         assert [hit.message.id for hit in hits] == ["message-4", "message-3", "message-0"]
 
     store.read_now(work)

@@ -159,7 +159,7 @@ class AsyncArchive:
         near = await nearby(self._scheduler.meaning, asked, rows.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
-            agent_rows.require(tx, self._agent_id)
+            agent_rows.require_there(tx, self._agent_id)
             return find_passages(
                 tx, asked, given, offset=offset, limit=page_size, near=near, floor=floor
             )

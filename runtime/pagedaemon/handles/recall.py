@@ -37,8 +37,11 @@ class RecallHit:
     conversation_id: str
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What the score is the sum of: `keywords`, `meaning`, `speaker` (the query names who
-    spoke), `episode` (what else was said at that time)."""
+    """What the score is the sum of: `keywords` and `meaning`; `own` (its words without those beside
+    it), `day` (its date, or that it was said at the time the query names), `speaker` (the query
+    names who spoke), `episode` (what else was said at that time), `beside` (what was said just
+    before or after), `answer` (it follows a question that fits), `length`, `statement` (it is no
+    question). What is 0 is left out."""
     via: str | None = None
     """What found it: `keywords` where words alone did, else the index that named it, `exact` or
     `chroma`; None where nothing was ranked."""
@@ -81,7 +84,10 @@ class AsyncRecall:
         Args:
             query: any of its words may match, `"quoted phrases"` whole, and a message may be near
                 to it without them. Words that stand in very many messages make no match where there
-                are rarer ones. Blank is as None.
+                are rarer ones. A word that stands nowhere also finds what is one slip of the hand
+                away, or a compound of it. Where a time is named ("last Tuesday", "in May",
+                "2026-05-08"; seen from now, in the agent's zone), what was said then is found too.
+                Blank is as None.
             start: from this instant on.
             end: before this instant.
             floor: the least cosine, -1 to 1, of a message that no word found. None hides nothing:
@@ -106,11 +112,12 @@ class AsyncRecall:
         )
         floor = checked_floor(floor)
         near = await nearby(self._scheduler.meaning, asked, queries.allowed(given))
+        now = self._scheduler.clock.now()
 
         def work(tx: Transaction) -> tuple[list[MessageHit], int]:
-            agent_rows.require(tx, self._agent_id)
+            agent_rows.require_there(tx, self._agent_id)
             return find_messages(
-                tx, asked, given, offset=offset, limit=page_size, near=near, floor=floor
+                tx, asked, given, offset=offset, limit=page_size, near=near, floor=floor, now=now
             )
 
         hits, total = await self._scheduler.store.read(work)

@@ -69,6 +69,7 @@ class SearchMessages:
             floor=None if self.near is None else self.near.floor,
             floor_beside_words=surer(self.near),
             oldest_first=True,
+            now=acting.now,
         )
         asked = self.words if self.words is not None else f"{self.start} to {self.end}"
         if not hits:

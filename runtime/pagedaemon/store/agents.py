@@ -68,6 +68,19 @@ def require(tx: Transaction, agent_id: str) -> AgentRecord:
     return found
 
 
+_THERE = select(agents.c.id).where(agents.c.id == bindparam("id"))
+
+
+def require_there(tx: Transaction, agent_id: str) -> None:
+    """`require` where what the agent is does not matter: reading it takes four times as long.
+
+    Raises:
+        NotFound: it was deleted.
+    """
+    if tx.scalar(_THERE, {"id": agent_id}) is None:
+        raise _deleted(agent_id)
+
+
 def _deleted(agent_id: str) -> NotFound:
     return NotFound(f"agent {agent_id} was deleted")
 

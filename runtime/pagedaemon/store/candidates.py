@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, FromClause, Select, Table, bindparam, func, select
+from sqlalchemy import ColumnElement, FromClause, Select, Subquery, Table, bindparam, func, select
 from sqlalchemy.sql.selectable import TableValuedAlias
 
 from pagedaemon.store import fulltext
@@ -22,12 +22,23 @@ MOST_READ = fulltext.MOST_MATCHES
 """Matches that are read at once. Only a word that stands alone in a query can have more."""
 
 
+class ByWords(NamedTuple):
+    """How well words find a text, higher for better: see `fulltext.MATCHING`."""
+
+    score: float
+    """In all."""
+    own: float
+    """By its own words, without those beside it."""
+    day: float
+    """By its date; 0 for passages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """What a search has to rank."""
 
-    keywords: Mapping[str, float]
-    """Score by words, higher for better: the best, and every one that an index named too."""
+    keywords: Mapping[str, ByWords]
+    """What words find: the best, and every one that an index named too."""
     near: tuple[str, ...]
     """Of what an index named: what is there and passes the filters, newest first."""
     matching: int
@@ -38,7 +49,7 @@ class Candidates:
 class Matches:
     """What matches by words under a filter."""
 
-    scores: Mapping[str, float]
+    scores: Mapping[str, ByWords]
     """Of the best, at most `MOST_READ`, best first, the newest first among equals."""
     total: int
     """How many there are."""
@@ -86,9 +97,9 @@ class Shape:
     ) -> None:
         match, best_match = fulltext.MATCHING[kind], fulltext.BEST_MATCHING[kind]
         joined = table.join(match, match.c.id == table.c.id)
-        best = select(table.c.id, match.c.score).select_from(joined).where(*conditions)
+        best = select(table.c.id, *_scored(match)).select_from(joined).where(*conditions)
         ordered = best.order_by(match.c.score.desc(), *newest_first(table))
-        of_best = select(table.c.id, best_match.c.score).where(
+        of_best = select(table.c.id, *_scored(best_match)).where(
             best_match.c.id == table.c.id, *conditions
         )
         self.kind = kind
@@ -172,7 +183,7 @@ class Searched:
         *,
         offset: int,
         limit: int,
-    ) -> Mapping[str, float]:
+    ) -> Mapping[str, ByWords]:
         """What else matches by words, with its score, best first."""
         asked = fulltext.telling(tx, self.shape.kind, words)
         if asked is None:
@@ -187,8 +198,12 @@ class Searched:
         return tuple(row[0] for row in rows)
 
 
-def _scores(rows: Sequence[AnyRow]) -> dict[str, float]:
-    return {row[0]: row[1] for row in rows}
+def _scored(match: Subquery) -> tuple[ColumnElement[Any], ...]:
+    return match.c.score, match.c.own, match.c.day
+
+
+def _scores(rows: Sequence[AnyRow]) -> dict[str, ByWords]:
+    return {row[0]: ByWords(row[1], row[2], row[3]) for row in rows}
 
 
 @lru_cache(maxsize=256)

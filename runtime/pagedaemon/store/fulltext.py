@@ -33,6 +33,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from sqlalchemy import (
+    ColumnElement,
     Executable,
     Float,
     Integer,
@@ -47,6 +48,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     select,
     table,
 )
@@ -54,6 +56,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql.elements import UnaryExpression
 from sqlalchemy.sql.operators import custom_op
 
+from pagedaemon.store import spelling
 from pagedaemon.store.function_words import says_little
 from pagedaemon.store.transaction import Transaction
 
@@ -169,6 +172,8 @@ SCHEMA: tuple[str, ...] = (
         INSERT INTO passages_fts (rowid, text) VALUES (new.number, new.text);
     END
     """,
+    "CREATE VIRTUAL TABLE messages_vocab USING fts5vocab(messages_fts, 'row')",
+    "CREATE VIRTUAL TABLE passages_vocab USING fts5vocab(passages_fts, 'row')",
 )
 """The statements that make the index of a new store. Only SQLite has it."""
 
@@ -193,7 +198,7 @@ def _words(name: str) -> TableClause:
     return table(name, column("number", Integer), column("id", String(64)), column("text", Text))
 
 
-_MESSAGE_WORDS = table(
+MESSAGE_WORDS = table(
     "message_words",
     column("number", Integer),
     column("id", String(64)),
@@ -203,16 +208,16 @@ _MESSAGE_WORDS = table(
     column("day", Text),
     column("near", Text),
 )
+"""What messages are found by."""
 
 
 def _index(name: str) -> TableClause:
-    # The column that bears the table's name takes MATCH and commands; `rank` is bm25, negative for
-    # better.
-    return table(name, column(name, Text), column("rowid", Integer), column("rank", Float))
+    # The column that bears the table's name takes MATCH and commands.
+    return table(name, column(name, Text), column("rowid", Integer))
 
 
 _TABLES: dict[Kind, tuple[TableClause, TableClause]] = {
-    "message": (_MESSAGE_WORDS, _index("messages_fts")),
+    "message": (MESSAGE_WORDS, _index("messages_fts")),
     "passage": (_words("passage_words"), _index("passages_fts")),
 }
 
@@ -326,7 +331,8 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     the open LoCoMo conversations is 0.790 in place of 0.766 where no model is installed, and 0.812
     in place of 0.786 with one. A word that stands in thousands of texts tells them hardly apart,
     and scoring them all is what a search costs. So words are taken from the rarest on, as long as
-    all that they match stays under `MOST_MATCHES`; the rarest counts whatever it matches.
+    all that they match stays under `MOST_MATCHES`; the rarest counts whatever it matches. Beside
+    a word that stands nowhere those count that it may have meant (`spelling`).
     """
     terms = telling_terms(query)
     if not terms:
@@ -340,16 +346,32 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
         # Also what is in no text of its own: it may stand beside one, or be its date.
         room -= frequency
         kept.append(term)
+    nowhere = [term for term, frequency in found.items() if not frequency]
+    for term, frequency in _meant(tx, kind, nowhere, alone=len(nowhere) == len(found)):
+        if frequency <= room:
+            room -= frequency
+            terms.append(term)
+            kept.append(term)
     # In the order in which they were asked for, so that the same words are the same query.
-    terms = [term for term in terms if term in kept]
-    return Asked(_asked(kind, terms), room < 0)
+    return Asked(" OR ".join(term for term in terms if term in kept), room < 0)
 
 
-def _asked(kind: Kind, terms: Sequence[str]) -> str:
-    """A text is found by its own words alone. What stands beside it, and its date, say how well it
-    answers."""
-    words = " OR ".join(terms)
-    return words if kind == "passage" else f"({_OWN} : ({words})) AND ({words})"
+def _meant(
+    tx: Transaction, kind: Kind, nowhere: Sequence[str], *, alone: bool
+) -> Iterator[tuple[str, int]]:
+    """Terms that may have been meant, and in how many texts they stand. Parts of compounds, which
+    take longer, only where nothing else would be found."""
+    vocab = spelling.MESSAGES if kind == "message" else spelling.PASSAGES
+    for term in nowhere:
+        word = term.strip('"')
+        if not word.isalpha() or _UNSPACED.search(word):
+            continue
+        found = spelling.slips(tx, vocab, word)
+        if alone and not found:
+            found = spelling.compounds(tx, vocab, word)
+        for meant, frequency in found:
+            # As a beginning: stemmed a second time it may be shorter.
+            yield f'"{meant}"*', frequency
 
 
 _OWN = "text"
@@ -384,31 +406,49 @@ def coverage(tx: Transaction, kind: Kind, query: str, ids: Sequence[str]) -> dic
     return {one: weight / whole for one, weight in covered.items()} if whole else covered
 
 
-def _matching(words: TableClause, index: TableClause, most: int | None = None) -> Subquery:
-    """What matches, with the columns `id` and `score`; only the best `most` unless None."""
+def _matching(kind: Kind, most: int | None = None) -> Subquery:
+    """What matches, with the columns `id`, `score`, `own` and `day`; only the best `most` unless
+    None."""
+    words, index = _TABLES[kind]
     asked = index.c[index.name].op("MATCH")(bindparam("match", type_=String()))
-    hits: TableClause | Subquery = index
+    scores = {name: _bm25(index, weights) for name, weights in _WEIGHTS[kind].items()}
+    columns = [index.c.rowid, *(score.label(name) for name, score in scores.items())]
+    found = select(*columns).where(asked)
+    if kind == "message":
+        found = found.where(scores["own"] > 0)
     if most is not None:
-        best = select(index.c.rowid, index.c.rank).where(asked).order_by(index.c.rank).limit(most)
-        hits = best.subquery("best")
+        found = found.order_by(scores["score"].desc()).limit(most)
+    hits = found.subquery("hits")
     # The plus keeps SQLite from asking the index again for each row of another table that a filter
     # picked; it is asked once, and filters are applied to what it found.
     number: UnaryExpression[int] = UnaryExpression(hits.c.rowid, operator=custom_op("+"))
-    found = select(words.c.id, (-hits.c.rank).label("score")).select_from(
-        hits.join(words, words.c.number == number)
-    )
-    return (found if most is not None else found.where(asked)).subquery("found")
+    joined = hits.join(words, words.c.number == number)
+    return select(words.c.id, *(hits.c[name] for name in scores)).select_from(joined).subquery()
 
 
-MATCHING: dict[Kind, Subquery] = {kind: _matching(*both) for kind, both in _TABLES.items()}
-"""What matches the FTS5 expression in the parameter `match`, with the columns `id` and `score`.
-
-`score` is higher for better: SQLite's bm25 (k1 = 1.2, b = 0.75; Robertson and Zaragoza, "The
-Probabilistic Relevance Framework", 2009) with its sign turned."""
-
-BEST_MATCHING: dict[Kind, Subquery] = {
-    kind: _matching(*both, most=MOST_MATCHES) for kind, both in _TABLES.items()
+_WEIGHTS: dict[Kind, dict[str, tuple[float, ...]]] = {
+    "message": {"score": (3.0, 2.0, 2.0), "own": (1.0, 0.0, 0.0), "day": (0.0, 1.0, 0.0)},
+    "passage": {"score": (1.0,), "own": (1.0,), "day": (0.0,)},
 }
+"""What a word counts in each column of an index, by the score that it counts in."""
+
+
+def _bm25(index: TableClause, weights: Sequence[float]) -> ColumnElement[float]:
+    given = [literal_column(str(weight), Float) for weight in weights]
+    return -func.bm25(index.c[index.name], *given, type_=Float)
+
+
+MATCHING: dict[Kind, Subquery] = {kind: _matching(kind) for kind in _TABLES}
+"""What matches the FTS5 expression in the parameter `match`: a message by its own words, whatever
+stands beside it or is its date.
+
+Its column `id` says which, `score` how well, `own` how well by its own words alone, `day` how well
+by its date. Scores are higher for better: SQLite's bm25 (k1 = 1.2, b = 0.75; Robertson and
+Zaragoza, "The Probabilistic Relevance Framework", 2009) with its sign turned. That a message's own
+words match is asked of its score and not in the expression, which would have to hold every word
+twice and cost a third more."""
+
+BEST_MATCHING: dict[Kind, Subquery] = {kind: _matching(kind, MOST_MATCHES) for kind in _TABLES}
 """The same, of the best `MOST_MATCHES` alone: for an expression that matches many more."""
 
 
@@ -527,7 +567,7 @@ def _put_passage() -> Executable:
 
 
 def _put_message() -> Executable:
-    words, other = _MESSAGE_WORDS, _MESSAGE_WORDS.alias("other")
+    words, other = MESSAGE_WORDS, MESSAGE_WORDS.alias("other")
     text = func.substr(other.c.text, 1, 1000)
     mine = other.c.conversation_id == bindparam("conversation_id")
     before = select(text).where(mine, other.c.seq < bindparam("seq")).order_by(other.c.seq.desc())

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, and_, bindparam, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Select,
+    String,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 
 from pagedaemon.messages import Message, Role
 from pagedaemon.store import fulltext
@@ -116,6 +127,22 @@ def in_order(
     return [MessageHit(*_parted(row), 0.0) for row in rows], int(total)
 
 
+def said_between(
+    tx: Transaction, given: MessageFilter, start: datetime, end: datetime, *, limit: int
+) -> list[str]:
+    """Ids of searchable messages that pass a filter and were said from one instant on, before
+    another, newest first."""
+    within = replace(
+        given,
+        start=start if given.start is None else max(start, given.start),
+        end=end if given.end is None else min(end, given.end),
+        with_words=True,
+    )
+    values = _values(within)
+    query = select(messages.c.id).where(*(_CONDITIONS[name] for name in values))
+    return [row[0] for row in tx.all(query.order_by(*_NEWEST_FIRST).limit(limit), values)]
+
+
 def searched(given: MessageFilter) -> Searched:
     """What a search with this filter looks at."""
     values = _values(given)
@@ -133,22 +160,43 @@ def by_ids(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[Message, str]
     return {message.id: (message, conversation) for message, conversation in map(_parted, rows)}
 
 
-def places(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str, datetime, str]]:
-    """Of messages by id: the conversation, the time, and the author or else the role."""
-    rows = tx.all(_PLACES, {"ids": as_list(ids)}) if ids else ()
-    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+def places(
+    tx: Transaction, ids: Sequence[str], *, tail: int
+) -> dict[str, tuple[str, datetime, str, int, int | None, int, str]]:
+    """Of searchable messages by id: the conversation, the time, the author or else the role, the
+    number, that of the searchable message before it, and of what it is found by the length in
+    characters and the last ones.
+
+    Args:
+        tail: how many of these.
+    """
+    rows = tx.all(_PLACES, {"ids": as_list(ids), "tail": -tail}) if ids else ()
+    return {row[0]: (row[1], datetime.fromisoformat(row[2]), *row[3:]) for row in rows}
 
 
 def _columns() -> tuple[Any, ...]:
     return (*message_columns(), messages.c.conversation_id)
 
 
-_PLACES = select(
-    messages.c.id,
-    messages.c.conversation_id,
-    messages.c.created_at,
-    func.coalesce(messages.c.author, messages.c.role),
-).where(messages.c.id.in_(select(listed("ids").c.value)))
+def _places() -> Select[Any]:
+    words, earlier = fulltext.MESSAGE_WORDS, fulltext.MESSAGE_WORDS.alias("earlier")
+    before = select(func.max(earlier.c.seq)).where(
+        earlier.c.conversation_id == words.c.conversation_id, earlier.c.seq < words.c.seq
+    )
+    return select(
+        messages.c.id,
+        messages.c.conversation_id,
+        # As it is stored: the type's own way takes longer than all the rest.
+        type_coerce(messages.c.created_at, String),
+        func.coalesce(messages.c.author, messages.c.role),
+        messages.c.seq,
+        before.scalar_subquery(),
+        func.length(words.c.text),
+        func.substr(words.c.text, bindparam("tail")),
+    ).where(messages.c.id == words.c.id, messages.c.id.in_(select(listed("ids").c.value)))
+
+
+_PLACES = _places()
 
 _BY_IDS = select(*_columns()).where(messages.c.id.in_(select(listed("ids").c.value)))
 

@@ -47,7 +47,7 @@ class History:
 
 
 OURS = History(
-    ("0001", "0002", "0003", "0004", "0005", "0006"), Path(__file__).parent / "migrations"
+    ("0001", "0002", "0003", "0004", "0005", "0006", "0007"), Path(__file__).parent / "migrations"
 )
 
 # Alembic's own table, as Alembic makes it.

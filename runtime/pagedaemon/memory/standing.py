@@ -1,0 +1,138 @@
+"""What speaks for a message beside what it says: who said it, where it stands, and how.
+
+Nothing of it is asked of a model, and nothing is of one language: an order, an instant, a name that
+the query has too, a length, a question mark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+PAUSE = timedelta(hours=1)
+"""What was said in a conversation within so long of what was said before is of one episode."""
+
+BEST_OF_EPISODE = 3
+
+USUAL_LENGTH = 100
+"""Characters of an everyday message."""
+
+LONG = 200
+"""Characters beyond which a message is long and no longer one better: it has more words to match
+anyway."""
+
+TAIL = 200
+"""Characters at the end of a message that tell whether it is a question."""
+
+
+class Place(NamedTuple):
+    """Where a message stands."""
+
+    conversation_id: str
+    at: datetime
+    speaker: str
+    """Who spoke, as words of a query may name them."""
+    number: int = 0
+    """Within its conversation."""
+    before: int | None = None
+    """The number of the searchable message before it."""
+    length: int = 0
+    """Characters."""
+    tail: str = ""
+    """Its end."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """What speaks for one message, each from 0 to 1."""
+
+    speaker: float
+    """1 where the query names who spoke."""
+    length: float
+    """c / (c + `USUAL_LENGTH`), of c characters, at most `LONG`, over the same of `LONG`: more can
+    be asked of a message that says more."""
+    statement: float
+    """1 where it does not end with a question."""
+    beside: float = 0.0
+    """The better score of the two beside it in its episode."""
+    answer: float = 0.0
+    """The score of the one before it in its episode, where that ends with a question."""
+    episode: float = 0.0
+    """The mean of the best `BEST_OF_EPISODE` scores of its episode, of fewer where there are
+    fewer."""
+
+
+def standings(
+    scores: Mapping[str, float], places: Mapping[str, Place], words: str
+) -> dict[str, Standing]:
+    """Of each candidate. An episode is what of the candidates was said in one conversation without
+    a pause longer than `PAUSE`.
+
+    Args:
+        scores: how well each answers by itself.
+        places: of each of them.
+        words: the query.
+    """
+    named = _named((place.speaker for place in places.values()), words)
+    found: dict[str, Standing] = {}
+    episode: list[str] = []
+    last: str | None = None
+    for one, place in sorted(((one, places[one]) for one in scores), key=_order):
+        asks = _QUESTION.search(place.tail) is not None
+        found[one] = standing = Standing(
+            float(place.speaker in named),
+            _length(place.length),
+            float(not asks),
+        )
+        if last is not None and _together(places[last], place):
+            if place.before == places[last].number:
+                standing.beside = scores[last]
+                found[last].beside = max(found[last].beside, scores[one])
+                if not found[last].statement:
+                    standing.answer = scores[last]
+        else:
+            _close(episode, scores, found)
+            episode = []
+        episode.append(one)
+        last = one
+    _close(episode, scores, found)
+    return found
+
+
+def _order(candidate: tuple[str, Place]) -> tuple[str, datetime, int]:
+    return candidate[1].conversation_id, candidate[1].at, candidate[1].number
+
+
+_WORD = re.compile(r"\w+")
+
+# What follows in brackets stands for a picture.
+_QUESTION = re.compile(r"[?？؟⸮՞][^\w\[]*(\[[^\]]*\]?\s*)?$")  # noqa: RUF001
+
+
+def _named(speakers: Iterable[str], words: str) -> set[str]:
+    asked = set(_WORD.findall(words.casefold()))
+    return {
+        speaker
+        for speaker in set(speakers)
+        if asked.intersection(_WORD.findall(speaker.casefold()))
+    }
+
+
+def _length(characters: int) -> float:
+    some = min(characters, LONG)
+    return some / (some + USUAL_LENGTH) * (LONG + USUAL_LENGTH) / LONG
+
+
+def _together(last: Place, place: Place) -> bool:
+    return last.conversation_id == place.conversation_id and place.at - last.at <= PAUSE
+
+
+def _close(episode: list[str], scores: Mapping[str, float], found: Mapping[str, Standing]) -> None:
+    if episode:
+        best = sorted((scores[one] for one in episode), reverse=True)[:BEST_OF_EPISODE]
+        mean = sum(best) / len(best)
+        for one in episode:
+            found[one].episode = mean

@@ -1,0 +1,125 @@
+"""A word that stands nowhere finds what it may have meant, and no other word finds more than it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.store.test_fulltext import Find, Put, filled, matched, store
+
+from pagedaemon.store.database import Database, StorePool
+from pagedaemon.store.spelling import MESSAGES, _apart_by_one, compounds, slips
+from pagedaemon.store.tables import agents, conversations
+from pagedaemon.store.transaction import Transaction
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    pool = StorePool()
+    database = Database.open(tmp_path / "space.db", space="lin", pool=pool)
+
+    def owners(tx: Transaction) -> None:
+        tx.execute(filled(agents, id="ada", name="ada"))
+        tx.execute(filled(conversations, id="ada-main", agent_id="ada"))
+
+    database.write_now(owners)
+    yield database
+    database.close()
+    pool.close()
+
+
+@pytest.fixture
+def put(database: Database) -> Put:
+    """Stores messages, by name, and makes them searchable."""
+    return lambda **texts: database.write_now(lambda tx: store(tx, texts))
+
+
+@pytest.fixture
+def find(database: Database) -> Find:
+    """Names of the messages that a query finds, best first."""
+    return lambda query: database.read_now(lambda tx: matched(tx, "message", query))
+
+
+@pytest.mark.parametrize(
+    ("stored", "query"),
+    [
+        ("the Kubernetes cluster is down", "kuberntes"),
+        ("the Kubernetes cluster is down", "Kubernetse"),
+        ("we adopted a golden retriever", "retreiver"),
+        ("my appointment with the dentist", "dentisst"),
+        ("she told three stories", "stroies"),
+        ("Zürich im Frühling", "Zurihc"),
+        ("a flight to Kraków", "Krakwo"),
+        ("die Krankenversicherung zahlt", "Versicherung"),
+        ("die Krankenversicherung zahlt", "Kranken"),
+        ("die Versicherung zahlt", "Krankenversicherung"),
+        ("Donaudampfschifffahrt", "Dampfschiff"),
+    ],
+)
+def test_one_slip_or_part_of_a_compound_is_found(
+    put: Put, find: Find, stored: str, query: str
+) -> None:
+    put(it=stored, other="nothing of the kind")
+    assert find(query) == ["it"]
+
+
+@pytest.mark.parametrize(
+    "query", ["plant", "planet", "kubirneetez", "ubernetes", "cat", "hauses", "12345", "abc1d"]
+)
+def test_what_is_further_away_is_not(put: Put, find: Find, query: str) -> None:
+    put(it="the airport of Kubernetes, cut, plainly 12346 abc2d")
+    assert find(query) == []
+
+
+def test_a_word_that_stands_somewhere_means_itself(put: Put, find: Find) -> None:
+    put(plane="a plane", plant="a plant", planes="two plants and a planet")
+    assert find("plane") == ["plane"]
+    assert set(find("planr")) == {"plane", "plant", "planes"}
+
+
+def test_beside_words_that_are_found_a_slip_counts_and_a_compound_does_not(
+    put: Put, find: Find
+) -> None:
+    put(both="the golden retriever", one="golden days", long="Zollversicherung")
+    assert find("golden retreiver") == ["both", "one"]
+    assert set(find("golden versicherung")) == {"one", "both"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "near"),
+    [
+        ("abcde", "abcde", True),
+        ("abcde", "abde", True),
+        ("abcde", "abxcde", True),
+        ("abcde", "abxde", True),
+        ("abcde", "acbde", True),
+        ("abcde", "abced", True),
+        ("abcde", "acdbe", False),
+        ("abcde", "abc", False),
+        ("abcde", "axcye", False),
+    ],
+)
+def test_one_edit_is_one_edit_in_both_directions(one: str, other: str, near: bool) -> None:
+    assert (_apart_by_one(one, other), _apart_by_one(other, one)) == (near, near)
+
+
+@given(st.text("abcd", max_size=6), st.data())
+def test_every_edit_of_a_word_is_one_edit_away(word: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(word)))
+    put_in = f"{word[:at]}x{word[at:]}"
+    changed = f"{word[:at]}x{word[at + 1 :]}"
+    left_out = word[:at] + word[at + 1 :]
+    swapped = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
+    for other in (put_in, changed, left_out, swapped):
+        assert _apart_by_one(word, other)
+
+
+def test_the_words_of_most_texts_come_first_and_few_in_all(database: Database, put: Put) -> None:
+    put(**{f"m{n}": f"planet{chr(97 + n % 8)} planeta" for n in range(16)})
+    found = database.read_now(lambda tx: slips(tx, MESSAGES, "planetz"))
+    assert found[0] == ("planeta", 16)
+    assert len(found) == 5
+    assert database.read_now(lambda tx: compounds(tx, MESSAGES, "plan")) == [], "too short"
