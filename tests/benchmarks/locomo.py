@@ -1,6 +1,6 @@
 """How well recall search finds the turns that answer a question, on the LoCoMo conversations.
 
-    python tests/benchmarks/locomo.py --data PATH [--fixes PATH] [--json OUT]
+    python tests/benchmarks/locomo.py --data PATH [--fixes PATH] [--json OUT] [--fit]
 
 Each conversation goes into an agent of its own, with speakers and times, and each question of
 categories 1 to 4 is asked as it is through `recall.search`. The same is done without an embedding
@@ -9,6 +9,10 @@ model. Beside them stand two baselines over the same turns and vectors:
 A   reciprocal rank fusion (k = 60) of FTS5 over "speaker: text" and the cosine;
 B   the half-and-half sum, min-max scaled over the best hundred, of FTS5 over date, speaker, text
     and both neighbouring turns, and the cosine.
+
+With `--fit` the weights of `Ranking` are learned anew (`fusion.py`), both ways together. Two rows
+more say what they are worth where they were learned on all conversations but the one that is asked
+about; what is learned on all of them is printed, and is what `Ranking` holds, rounded.
 
 The data is Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM Agents", 2024,
 under CC BY-NC 4.0: it is measured with, and nothing of it is kept.
@@ -32,6 +36,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import fusion
 from figures import SHARED, needed, table, write_json
 
 from pagedaemon import AsyncRuntime
@@ -45,6 +50,9 @@ if TYPE_CHECKING:
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 DEPTH = 20
 """How far down the gold turns are looked for; beyond, their reciprocal rank counts 0."""
+
+RANKED = 400
+"""More candidates than are ranked of a question."""
 
 SAMPLES = 1_000
 """Of the bootstrap."""
@@ -88,6 +96,8 @@ class Found:
     cpu: float = 0.0
     """Seconds, of all questions."""
     bytes_per_turn: float | None = None
+    ranked: list[fusion.Ranked] = field(default_factory=list)
+    """Of each question, where the weights are learned."""
 
 
 def read(data: Path, fixes: Path | None) -> list[Dialog]:
@@ -125,7 +135,9 @@ def _dialog(sample: dict[str, Any], mended: dict[str, Any]) -> Dialog:
     return Dialog(sample["sample_id"], tuple(turns), tuple(questions))
 
 
-async def ours(dialogs: Sequence[Dialog], folder: Path, embedder: str | None) -> Found:
+async def ours(
+    dialogs: Sequence[Dialog], folder: Path, embedder: str | None, fit: bool = False
+) -> Found:
     """What the public API finds."""
     found = Found()
     size = 0
@@ -155,6 +167,17 @@ async def ours(dialogs: Sequence[Dialog], folder: Path, embedder: str | None) ->
                 found.rankings.append(
                     [keys[one.created_at, str(one.author), one.text] for one in messages]
                 )
+                if fit:
+                    page = await agent.recall.search(question.text, page_size=RANKED)
+                    hits = {
+                        keys[one.message.created_at, str(one.message.author), one.message.text]: one
+                        for one in page.hits
+                        if "episode" in one.parts
+                    }
+                    parts = tuple(one.parts for one in hits.values())
+                    found.ranked.append(
+                        fusion.Ranked(dialog.name, tuple(hits), parts, question.gold)
+                    )
         size += sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
     found.bytes_per_turn = size / sum(len(dialog.turns) for dialog in dialogs)
     return found
@@ -257,15 +280,21 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return means[SAMPLES // 40], means[-SAMPLES // 40 - 1]
 
 
-async def measured(dialogs: Sequence[Dialog], folder: Path) -> dict[str, Any]:
+async def measured(dialogs: Sequence[Dialog], folder: Path, fit: bool = False) -> dict[str, Any]:
     """All figures."""
     questions = [question for dialog in dialogs for question in dialog.questions]
     ways = {
-        "ours, MiniLM": await ours(dialogs, folder / "local", "local"),
-        "ours, no model": await ours(dialogs, folder / "none", None),
+        "ours, MiniLM": await ours(dialogs, folder / "local", "local", fit),
+        "ours, no model": await ours(dialogs, folder / "none", None, fit),
         **await baselines(dialogs),
     }
     figures: dict[str, Any] = {"questions": len(questions), "ways": {}}
+    if fit:
+        given = {name: found.ranked for name, found in ways.items() if found.ranked}
+        weights = fusion.learned([one for some in given.values() for one in some])
+        figures["weights"] = dict(zip(fusion.NAMES, weights.tolist()[1:], strict=True))
+        for name, rankings in fusion.left_out(given).items():
+            ways[f"{name}, left out"] = Found(rankings)
     measures = {name: judged(questions, found) for name, found in ways.items()}
     for name, found in ways.items():
         mine = measures[name]
@@ -275,7 +304,7 @@ async def measured(dialogs: Sequence[Dialog], folder: Path) -> dict[str, Any]:
             "recall@10 interval": interval(mine["recall@10"]),
             "recall@10 over B": fmean(gain),
             "recall@10 over B interval": interval(gain),
-            "cpu_ms": 1_000 * found.cpu / len(questions),
+            "cpu_ms": 1_000 * found.cpu / len(questions) if found.cpu else None,
             "bytes_per_turn": found.bytes_per_turn,
             "by_category": {
                 name: fmean(
@@ -330,15 +359,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", help="the conversations: LoCoMo's JSON")
     parser.add_argument("--fixes", help="mended evidence; default: beside the data, if there")
     parser.add_argument("--json", help="where the figures are written")
+    parser.add_argument("--fit", action="store_true", help="learn the weights anew")
     given = parser.parse_args(arguments)
     default = SHARED / "data" / "locomo_open.json"
     data = needed(given.data, "LOCOMO_DATA", default, "--data", "LoCoMo's conversations")
     beside = data.with_name(f"{data.stem}_fixes.json")
     fixes = Path(given.fixes) if given.fixes else beside if beside.is_file() else None
     dialogs = read(data, fixes)
+    if given.fit and len(dialogs) < 2:
+        parser.error("--fit leaves out one conversation at a time: it needs two or more")
     with tempfile.TemporaryDirectory(prefix="locomo-") as folder:
-        figures = asyncio.run(measured(dialogs, Path(folder).resolve()))
+        figures = asyncio.run(measured(dialogs, Path(folder).resolve(), given.fit))
     print(table(f"LoCoMo, {figures['questions']} questions", HEAD, rows(figures)))
+    for name, weight in figures.get("weights", {}).items():
+        print(f"{name:10} {weight:.2f}")
     write_json(given.json, figures)
     return 0
 

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fusion
+
+from pagedaemon.memory.search import DEFAULT
+
 SCRIPT = Path(__file__).with_name("locomo.py")
 
 DIALOG = [
@@ -70,6 +74,42 @@ def test_every_way_is_judged_by_the_mended_evidence(tmp_path: Path) -> None:
     assert figures["ways"]["B"]["recall@10 over B"] == 0
     assert figures["ways"]["ours, MiniLM"]["bytes_per_turn"] > 0
     assert "ours, MiniLM" in done.stdout
+
+
+def test_weights_are_learned_and_judged_on_what_was_left_out(tmp_path: Path) -> None:
+    data, out = tmp_path / "dialog.json", tmp_path / "out"
+    other = {**DIALOG[0], "sample_id": "other"}
+    data.write_text(json.dumps([*DIALOG, other]), encoding="utf-8")
+    done = run("--data", str(data), "--json", str(out), "--fit")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(out.read_text(encoding="utf-8"))
+    for name in ("ours, MiniLM", "ours, no model"):
+        kept, left = figures["ways"][name], figures["ways"][f"{name}, left out"]
+        assert left["cpu_ms"] is None
+        assert 0 < left["recall@10"] <= kept["recall@20"]
+    assert set(figures["weights"]) == set(fusion.NAMES)
+    assert all(weight >= 0 for weight in figures["weights"].values())
+    data.write_text(json.dumps(DIALOG), encoding="utf-8")
+    assert "two or more" in run("--data", str(data), "--fit").stderr
+
+
+def ranked(group: str, *candidates: tuple[str, float, float], gold: str) -> fusion.Ranked:
+    """Candidates as (key, base, own)."""
+    weight = DEFAULT.own
+    parts = tuple({"keywords": base, "own": weight * own} for _, base, own in candidates)
+    return fusion.Ranked(group, tuple(key for key, _, _ in candidates), parts, frozenset({gold}))
+
+
+def test_what_tells_the_gold_ones_gets_the_weight_and_what_misleads_none() -> None:
+    sure = [ranked(str(n), ("a", 0.9, 0.5), ("b", 0.1, 0.5), gold="a") for n in range(2)]
+    unsure = [ranked(str(n), ("a", 0.5, 0.9), ("b", 0.6, 0.1), gold="a") for n in range(4)]
+    telling = [*sure, *unsure]
+    misleading = [ranked(str(n), ("a", 0.6, 0.1), ("b", 0.5, 0.9), gold="a") for n in range(4)]
+    own = fusion.NAMES.index("own") + 1
+    assert fusion.learned(telling)[own] > 0.5
+    assert fusion.learned(misleading)[own] == 0
+    assert fusion.reranked(telling, fusion.learned(telling)) == [["a", "b"]] * 6
+    assert fusion.left_out({"way": telling})["way"] == [["a", "b"]] * 6
 
 
 def test_without_the_data_it_says_what_it_needs(tmp_path: Path) -> None:
