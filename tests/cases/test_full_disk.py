@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cases.disk import FullAt, Workload, work
-from tests.crash.driver import folder
+from tests.crash.forking import folder
 
 ROOT = Path(__file__).parents[2]
 

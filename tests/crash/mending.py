@@ -16,8 +16,8 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from tests.crash.driver import Told, folder, forked
-from tests.crash.points import FaultPoints
+from tests.crash.forking import folder, forked
+from tests.crash.points import FaultPoints, Tell
 from tests.crash.reconciling import answer, charged, charging, make
 
 from pagedaemon import AsyncRuntime
@@ -75,7 +75,7 @@ async def fall_ill(store: Path) -> None:
         raw.commit()
 
 
-async def die(store: Path, tell: Told) -> None:
+async def die(store: Path, tell: Tell) -> None:
     """Dies right after the charge."""
     points = FaultPoints(("inside a tool", 1))
     tools = [charging(store, points, lambda key: None)]
@@ -131,12 +131,12 @@ def killed_at(template: Path, store: Path, place: tuple[str, int]) -> tuple[bool
     """Whether a child was killed there, and what is wrong with what the next one makes of it."""
     shutil.copytree(template, store)
 
-    async def dying(tell: Told) -> None:
+    async def dying(tell: Tell) -> None:
         points = FaultPoints(place)
         points.watch()
         await mend(store, points)
 
-    async def next_one(tell: Told) -> None:
+    async def next_one(tell: Tell) -> None:
         _, second, reply = await mend_twice(store)
         tell(json.dumps([[[one.kind, one.state] for one in second.findings], reply]))
 
@@ -156,7 +156,7 @@ def swept(nth: int) -> dict[str, object]:
         asyncio.run(fall_ill(template))
         shutil.copytree(template, where / "counted")
 
-        async def counting(tell: Told) -> None:
+        async def counting(tell: Tell) -> None:
             points = FaultPoints()
             points.watch()
             report = await mend(where / "counted", points)

@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.crash import bugs
-from tests.crash.driver import Told, folder, forked
-from tests.crash.points import FaultPoints
+from tests.crash.forking import folder, forked
+from tests.crash.points import FaultPoints, Tell
 
 from pagedaemon import AsyncRuntime, NeverRan, ToolContext, tool
 from pagedaemon.llm.protocol import Reply, Request
@@ -112,7 +112,7 @@ def statuses(store: Path) -> list[str]:
 def places(store: Path) -> dict[str, int]:
     """How many places of each kind there are."""
 
-    async def counting(tell: Told) -> None:
+    async def counting(tell: Tell) -> None:
         points = FaultPoints()
         points.watch()
         await run(store, points)
@@ -140,14 +140,14 @@ def killed_at(
     """
     shutil.copytree(template, store)
 
-    async def dying(where: tuple[str, int], tell: Told) -> None:
+    async def dying(where: tuple[str, int], tell: Tell) -> None:
         if bug is not None:
             getattr(bugs, bug)()
         points = FaultPoints(where)
         points.watch()
         await run(store, points, says)
 
-    async def recovering(tell: Told) -> None:
+    async def recovering(tell: Tell) -> None:
         tell(str(await run(store, FaultPoints(), says)))
 
     deadly = [place] if again is None else [place, again]

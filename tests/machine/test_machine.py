@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
-from tests.crash.driver import folder
+from tests.crash.forking import folder
 from tests.machine.base import operations
 from tests.machine.editing import Editing
 from tests.machine.talking import Talking
