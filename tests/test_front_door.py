@@ -38,6 +38,7 @@ NAMES = [
     "NotFound",
     "PagedaemonError",
     "Paging",
+    "Record",
     "ReplyInvalid",
     "Runtime",
     "Settings",

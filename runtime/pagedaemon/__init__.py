@@ -25,6 +25,7 @@ from pagedaemon.errors import (
 )
 from pagedaemon.events import Turn, TypedTurn
 from pagedaemon.handles.agents import AsyncAgent
+from pagedaemon.handles.records import Record
 from pagedaemon.media import File, Image
 from pagedaemon.runtime import AsyncRuntime
 from pagedaemon.sync.handles import Agent
@@ -56,6 +57,7 @@ __all__ = [
     "NotFound",
     "PagedaemonError",
     "Paging",
+    "Record",
     "ReplyInvalid",
     "Runtime",
     "Settings",

@@ -11,6 +11,7 @@ again).
     │   ├── MissingDependency   an optional package is needed and not installed
     │   └── ToolDefinitionError a Python function cannot become a tool
     ├── InvalidInput            a value refused at the edge; nothing was stored
+    │   └── InvalidRecord       one of many records is refused; none was stored
     ├── NotFound                no such agent, block, conversation, message, passage, template
     ├── AlreadyExists           a name or label is taken
     │   └── KeyConflict         a send's key is taken by another message
@@ -81,6 +82,18 @@ class ToolDefinitionError(ConfigError):
 
 class InvalidInput(PagedaemonError):
     """A value was refused at the edge. Nothing was stored."""
+
+
+class InvalidRecord(InvalidInput):
+    """One of many records was refused. None of them was stored.
+
+    Attributes:
+        index: its place among those that were given, from 0.
+    """
+
+    def __init__(self, index: int, reason: str) -> None:
+        self.index = index
+        super().__init__(f"record {index} (counted from 0), and so none was stored: {reason}")
 
 
 class NotFound(PagedaemonError):

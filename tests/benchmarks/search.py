@@ -133,7 +133,7 @@ def fill(folder: Path, agent_id: str, count: int, words: Words) -> None:
             NewPassage(words.text(WORDS_PER_TEXT), "semantic", (), None, 1.0, "api", None, "owner")
             for _ in range(many)
         ]
-        ids = passages.add_all(tx, archive, agent_id, new, now)
+        ids = passages.add_all(tx, archive, agent_id, new, [now] * len(new))
         made = [
             Embedded("passage", one, [vector], "")
             for one, vector in zip(ids, drawn(many), strict=True)

@@ -43,7 +43,7 @@ def fill(tx: Transaction, *texts: str, agent: str = "agent-1", tag: str = "t") -
     archive = rows.archive_of(tx, agent)
     assert archive is not None
     new = [NewPassage(text, "semantic", (tag,), None, 1.0, "api", None, "owner") for text in texts]
-    return rows.add_all(tx, archive, agent, new, NOON)
+    return rows.add_all(tx, archive, agent, new, [NOON] * len(new))
 
 
 def test_the_best_by_words_are_taken_and_all_are_counted(store: Database) -> None:

@@ -63,7 +63,7 @@ def remember(tx: Transaction, text: str, **given: Any) -> str:
     archive = passages.archive_of(tx, "agent-1")
     assert archive is not None
     new = NewPassage(text, "semantic", (), None, 1.0, "agent", None, "agent", **given)
-    return passages.add(tx, archive, "agent-1", new, NOW)
+    return passages.add_all(tx, archive, "agent-1", [new], [NOW])[0]
 
 
 def say(tx: Transaction, *texts: str) -> tuple[str, list[str]]:

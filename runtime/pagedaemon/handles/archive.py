@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -13,7 +14,8 @@ from pagedaemon.agent import checked_name
 from pagedaemon.config import CHUNK_CHARS
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.handles.arguments import checked_floor, checked_instant
-from pagedaemon.handles.page import Page, checked_id, number, offset_of, several, words
+from pagedaemon.handles.page import Page, checked_id, offset_of, several, words
+from pagedaemon.handles.records import Record, all_given, checked_record, checked_records
 from pagedaemon.memory import archival
 from pagedaemon.memory.effects import nearby
 from pagedaemon.memory.search import find_passages
@@ -91,31 +93,60 @@ class AsyncArchive:
             InvalidInput: empty text or a value out of its range; nothing was stored.
             NotFound: the agent was deleted.
         """
-        number(importance, "importance")
-        number(confidence, "confidence", required=True)
-        new = NewPassage(
+        record = Record(
             text,
-            kind,
-            several(tags, "tags"),
-            importance,
-            confidence,
-            source_kind="api",
-            source_id=source,
-            label="owner",
-            happened_at=checked_instant(happened_at, "happened_at"),
-            expires_at=checked_instant(expires_at, "expires_at"),
+            kind=kind,
+            tags=tags,
+            importance=importance,
+            confidence=confidence,
+            source=source,
+            happened_at=happened_at,
+            expires_at=expires_at,
         )
+        now = self._scheduler.clock.now()
+        (kept,) = await self._keep([checked_record(record, now)], now)
+        return kept
 
-        def work(tx: Transaction) -> PassageRow:
+    async def insert_many(self, records: Iterable[Record | str]) -> list[Passage]:
+        """`insert` for many: each as if they were inserted one after the other.
+
+        All are checked before the first is stored. They are stored 500 in one transaction, so that
+        others write in between; what was cut off is finished by inserting the same again, since
+        what is there already is not stored twice.
+
+        Args:
+            records: each a `Record`, or a text to keep as it is.
+
+        Returns:
+            what is kept of each, in the order given; the same text gives the same passage.
+
+        Raises:
+            InvalidRecord: one of them is refused, and `index` says which; none was stored.
+            InvalidInput: no list was given.
+            NotFound: the agent was deleted.
+        """
+        from pagedaemon.memory.documents import BATCH
+
+        now = self._scheduler.clock.now()
+        new = await asyncio.to_thread(checked_records, all_given(records), now)
+        kept: list[Passage] = []
+        # Of an empty list one transaction too: a deleted agent takes none.
+        for at in range(0, len(new) or 1, BATCH):
+            kept += await self._keep(new[at : at + BATCH], now, after=at)
+        return kept
+
+    async def _keep(
+        self, new: Sequence[NewPassage], now: datetime, *, after: int = 0
+    ) -> list[Passage]:
+        begin = now + after * archival.APART
+
+        def work(tx: Transaction) -> list[Passage]:
             agent_rows.require(tx, self._agent_id)
-            now = self._scheduler.clock.now()
-            passage_id, _ = archival.keep(tx, self._agent_id, new, now)
-            row = rows.by_id(tx, self._agent_id, passage_id, now)
-            if row is None:
-                raise InvalidInput("expires_at lies in the past: the record would be gone at once")
-            return row
+            ids = [one for one, _ in archival.keep_all(tx, self._agent_id, new, begin)]
+            found = rows.living(tx, self._agent_id, ids, now)
+            return [_passage(found[one]) for one in ids]
 
-        return _passage(await self._scheduler.store.write(work))
+        return await self._scheduler.store.write(work)
 
     async def search(
         self,

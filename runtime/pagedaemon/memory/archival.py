@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pagedaemon.clock import local_stamp
 from pagedaemon.errors import InvalidInput
@@ -18,6 +19,10 @@ from pagedaemon.store.transaction import Transaction
 
 KINDS = ("semantic", "episodic", "procedural", "document")
 MAX_TAGS = 20
+
+APART = timedelta(microseconds=1)
+"""Between two records of one list, so that newest first is the order they were given in, the last
+one first. Storing one takes longer."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,63 @@ class InsertPassage(Immediate):
 
 
 def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tuple[str, bool]:
-    """Stores a passage in the agent's archive: the one door for tools, the API and imports.
+    """Stores a passage in the agent's archive.
 
     Returns:
         its id, and whether the same text stood there already.
+
+    Raises:
+        InvalidInput: as `check`.
+    """
+    check(new)
+    return keep_all(tx, agent_id, [new], now)[0]
+
+
+def keep_all(
+    tx: Transaction, agent_id: str, new: Sequence[NewPassage], now: datetime
+) -> list[tuple[str, bool]]:
+    """Stores passages in the agent's archive, each an instant after the one before, as if they were
+    kept one by one: the one door for tools, the API and imports.
+
+    Args:
+        new: what `check` has let pass.
+        now: the first one's instant; they are a microsecond apart.
+
+    Returns:
+        of each, in the order given, its id and whether the same text stood there already, be it as
+        one of these.
+    """
+    archive_id = rows.archive_of(tx, agent_id)
+    if archive_id is None:
+        archive_id = rows.add_archive(tx, agent_id, now)
+    hashes = [rows.content_hash(one.text) for one in new]
+    known = rows.same_texts(tx, archive_id, hashes, now)
+    first = {one: place for place, one in reversed(list(enumerate(hashes))) if one not in known}
+    fresh = sorted(first.values())
+    instants = [now + place * APART for place in range(len(new))]
+    ids = rows.add_all(
+        tx, archive_id, agent_id, [new[at] for at in fresh], [instants[at] for at in fresh]
+    )
+    sources = [
+        (("passage", passage_id), (new[at].source_kind, source))
+        for passage_id, at in zip(ids, fresh, strict=True)
+        if (source := new[at].source_id) is not None
+    ]
+    message_rows.each_made_from(tx, sources, "saved_in")
+    if fresh:
+        agent_rows.count_archival(tx, agent_id, len(fresh))
+    known |= {hashes[at]: passage_id for passage_id, at in zip(ids, fresh, strict=True)}
+    kept = []
+    for place, one in enumerate(hashes):
+        existing = first.get(one) != place
+        if existing:
+            rows.renew(tx, known[one], new[place], instants[place])
+        kept.append((known[one], existing))
+    return kept
+
+
+def check(new: NewPassage) -> None:
+    """Refuses what cannot be kept.
 
     Raises:
         InvalidInput: empty text, a tag that is no short line, an unknown kind, a bad number.
@@ -69,20 +127,6 @@ def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tupl
         raise InvalidInput(f"importance goes from 1 to 10, not {new.importance}")
     if not 0 <= new.confidence <= 1:
         raise InvalidInput(f"confidence goes from 0 to 1, not {new.confidence}")
-    archive_id = rows.archive_of(tx, agent_id)
-    if archive_id is None:
-        archive_id = rows.add_archive(tx, agent_id, now)
-    existing = rows.same_text(tx, archive_id, new.text, now)
-    if existing is not None:
-        rows.renew(tx, existing, new, now)
-        return existing, True
-    passage_id = rows.add(tx, archive_id, agent_id, new, now)
-    if new.source_id is not None:
-        message_rows.made_from(
-            tx, ("passage", passage_id), [(new.source_kind, new.source_id)], "saved_in"
-        )
-    agent_rows.count_archival(tx, agent_id, 1)
-    return passage_id, False
 
 
 def check_tags(tags: tuple[str, ...]) -> None:

@@ -199,7 +199,7 @@ def add(
         )
         for at in places
     ]
-    passage_rows.add_all(tx, archive_id, agent_id, new, now)
+    passage_rows.add_all(tx, archive_id, agent_id, new, [now] * len(new))
     agent_rows.count_archival(tx, agent_id, len(new))
 
 

@@ -251,19 +251,26 @@ def made_from(
     tx: Transaction, child: tuple[str, str], parents: Sequence[tuple[str, str]], relation: str
 ) -> None:
     """Records what something was made from; pairs are (kind, id)."""
-    if parents:
+    each_made_from(tx, [(child, parent) for parent in parents], relation)
+
+
+def each_made_from(
+    tx: Transaction, made: Sequence[tuple[tuple[str, str], tuple[str, str]]], relation: str
+) -> None:
+    """Records what was made from what: of many, (kind, id) of the child and of its parent."""
+    if made:
         tx.execute(
             insert(provenance),
             [
                 {
                     "child_kind": child[0],
                     "child_id": child[1],
-                    "parent_kind": kind,
-                    "parent_id": parent,
+                    "parent_kind": parent[0],
+                    "parent_id": parent[1],
                     "relation": relation,
                     "space": tx.space,
                 }
-                for kind, parent in parents
+                for child, parent in made
             ],
         )
 

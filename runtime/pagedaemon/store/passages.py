@@ -156,11 +156,12 @@ def add_archive(tx: Transaction, agent_id: str, now: datetime) -> str:
     return archive_id
 
 
-def same_text(tx: Transaction, archive_id: str, text: str, now: datetime) -> str | None:
-    """The id of a passage with the same text that searches of this archive can find."""
-    values = {"archive": archive_id, "hash": content_hash(text), "now": now}
-    found = tx.scalar(_SAME, values)
-    return None if found is None else str(found)
+def same_texts(
+    tx: Transaction, archive_id: str, hashes: Sequence[str], now: datetime
+) -> dict[str, str]:
+    """By the hash of its text, the id of a passage that searches of this archive can find."""
+    values = {"archive": archive_id, "hashes": as_list(hashes), "now": now}
+    return {row[0]: row[1] for row in tx.all(_SAME, values)}
 
 
 def _living() -> ColumnElement[bool]:
@@ -171,38 +172,39 @@ def _living() -> ColumnElement[bool]:
 
 
 # Made once: building such a statement takes longer than running it.
-_SAME = select(passages.c.id).where(
+_SAME = select(passages.c.content_hash, passages.c.id).where(
     passages.c.archive_id == bindparam("archive"),
-    passages.c.content_hash == bindparam("hash"),
+    passages.c.content_hash.in_(select(listed("hashes").c.value)),
     passages.c.source_kind != DOCUMENT,
     _living(),
 )
 _ADD = insert(passages)
 
 
-def add(tx: Transaction, archive_id: str, agent_id: str, new: NewPassage, now: datetime) -> str:
-    """Stores a passage, makes it searchable and returns its id."""
-    return add_all(tx, archive_id, agent_id, [new], now)[0]
-
-
 def add_all(
-    tx: Transaction, archive_id: str, agent_id: str, new: Sequence[NewPassage], now: datetime
+    tx: Transaction,
+    archive_id: str,
+    agent_id: str,
+    new: Sequence[NewPassage],
+    instants: Sequence[datetime],
 ) -> list[str]:
-    """`add` for many: their ids, in the same order."""
+    """Stores passages, each with its instant, makes them searchable and returns their ids, in the
+    same order."""
+    if not new:
+        return []
     ids = [new_id("passage") for _ in new]
     tagged = [
         {"passage_id": passage_id, "tag": tag}
         for passage_id, passage in zip(ids, new, strict=True)
         for tag in dict.fromkeys(passage.tags)
     ]
-    if new:
-        tx.execute(
-            _ADD,
-            [
-                _values(tx.space, archive_id, agent_id, passage_id, passage, now)
-                for passage_id, passage in zip(ids, new, strict=True)
-            ],
-        )
+    tx.execute(
+        _ADD,
+        [
+            _values(tx.space, archive_id, agent_id, *one)
+            for one in zip(ids, new, instants, strict=True)
+        ],
+    )
     if tagged:
         tx.execute(insert(passage_tags), tagged)
     fulltext.index_passages(
@@ -212,7 +214,7 @@ def add_all(
             for passage_id, passage in zip(ids, new, strict=True)
         ],
     )
-    outbox.queue(tx, "passage", ids, now)
+    outbox.queue(tx, "passage", ids, instants[0])
     return ids
 
 

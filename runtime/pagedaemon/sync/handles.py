@@ -17,6 +17,7 @@ from pagedaemon.handles.arguments import UNCHANGED, NotGiven
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
 from pagedaemon.handles.page import Page
 from pagedaemon.handles.recall import AsyncRecall, RecallHit
+from pagedaemon.handles.records import Record
 from pagedaemon.handles.turns import OpenState
 from pagedaemon.messages import Label, Message, Role, Usage
 from pagedaemon.sync.approvals import Approvals
@@ -140,6 +141,9 @@ class Archive(Handle[AsyncArchive]):
                 expires_at=expires_at,
             )
         )
+
+    def insert_many(self, records: Iterable[Record | str]) -> list[Passage]:
+        return self._door.wait(self._inner.insert_many(records))
 
     def search(
         self,
