@@ -196,7 +196,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "waiting": True,
     },
     "results/not_run": {"tool": "weather"},
-    "results/nothing_found": {"query": "blue pot", "total_searched": 120},
+    "results/nothing_found": {"query": "blue pot", "total_searched": 120, "pending": 7},
     "results/page": {"ref": "message-1", "page": 0, "pages": 12, "text": "It begins"},
     "results/paged_out": {"messages": 20, "through": 22},
     "results/passages": {

@@ -1,61 +1,62 @@
-"""What search costs, and what it costs to be found.
+"""What search costs, and what it costs to be found, at any size.
 
-    python tests/benchmarks/search.py [--folder FOLDER] [--json OUT] [--tiny]
+    python tests/benchmarks/search.py [--sizes N ...] [--even] [--folder FOLDER] [--json OUT]
 
 Measured is CPU time: of this process, all its threads, and of the process in which Chroma lives.
-The query's embedding is left out: vectors are drawn at random and looked up. Texts are of made-up
-words, frequent and rare as words are (Zipf), and so are the queries. Archives are filled through
-the store's own functions, and searched and added to through the public API.
+The query's embedding is left out: vectors are drawn at random, by topics as embeddings lie, or
+without any order (`--even`), which is the hardest case for an index. Texts are of made-up words,
+frequent and rare as words are (Zipf), and so are the queries. Archives are filled through the
+store's own functions, and searched and added to through the public API.
+
+With `--sizes 1000000` some 15 GB of disk and 6 GB of memory are taken, and an hour or two.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import platform
-import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archives import (
+    SHARES,
+    WORDS_PER_QUERY,
+    WORDS_PER_TEXT,
+    Drawn,
+    Words,
+    children_mb,
+    cpu_seconds,
+    fill,
+    open_at,
+    resident_mb,
+    until,
+)
 from figures import table, write_json
 from instruments import file_system, fsync_ms
+from scale import DEPTHS, changes, embedder_changed, index_figures
 
 from pagedaemon import AsyncRuntime
 from pagedaemon.handles.agents import AsyncAgent
-from pagedaemon.llm.embedding.protocol import Embedder, Purpose
-from pagedaemon.memory.embedding import SearchStatus
-from pagedaemon.runtime import DEFAULT_SPACE
-from pagedaemon.store import agents as agent_rows
-from pagedaemon.store import passages, vectors
-from pagedaemon.store.database import Database, StorePool
 from pagedaemon.store.index.finder import THRESHOLD, IndexMode
-from pagedaemon.store.passages import NewPassage
-from pagedaemon.store.transaction import Transaction
-from pagedaemon.store.vectors import Embedded
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-DIMENSION = 384
-WORDS_PER_TEXT = 25
-WORDS_PER_QUERY = 6
-AT_ONCE = 1_000
 
 BARS = {10_000: 10.0, 100_000: 25.0}
 """CPU milliseconds of one search among so many."""
 
+RECALL = 0.98
+"""Of what comparing all vectors finds: what the index must find, without a filter and under one."""
+
 INSERTS = 500.0
 """A second, without an embedder."""
+
+SUBLINEAR = 0.5
+"""Ten times as many may cost this share of ten times as much."""
 
 
 @dataclass(frozen=True)
@@ -67,136 +68,65 @@ class Sizes:
     inserts: int = 400
     embedded_inserts: int = 200
     syncs: int = 50
-    patience: float = 900.0
+    changed_upto: int = 100_000
+    """The largest archive in which the embedder is changed: each text is embedded again."""
+    patience: float = 7_200.0
     """Seconds that Chroma has to take all vectors up."""
 
 
-TINY = Sizes((300,), 3, 10, 5, 3, 60.0)
+TINY = Sizes((300,), 3, 10, 5, 3, 300, 60.0)
 
 
-class Words:
-    """Made-up words, of which few are frequent and most are rare."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-        syllables = [a + b for a in "bcdfghklmnprst" for b in "aeiou"]
-        self._words = [
-            "".join(self._random.choices(syllables, k=self._random.randint(1, 4)))
-            for _ in range(8_000)
-        ]
-        self._weights = [1 / (rank + 3) for rank in range(len(self._words))]
-
-    def text(self, length: int) -> str:
-        """So many words."""
-        return " ".join(self._random.choices(self._words, self._weights, k=length))
-
-
-class Drawn:
-    """An embedder whose vectors are drawn at random beforehand: it costs nothing that counts."""
-
-    name, dimension, floor = "drawn", DIMENSION, None
-
-    def __init__(self) -> None:
-        self._vectors = drawn(64)
-        self._next = 0
-
-    async def embed(self, texts: Sequence[str], *, purpose: Purpose) -> list[NDArray[np.float32]]:
-        """The next ones."""
-        self._next += len(texts)
-        return [self._vectors[(self._next + at) % 64] for at in range(len(texts))]
-
-    async def aclose(self) -> None:
-        """Nothing."""
-
-
-def drawn(count: int) -> NDArray[np.float32]:
-    """Vectors of length one, at random."""
-    import numpy as np
-
-    found: NDArray[np.float32] = (
-        np.random.default_rng(count).standard_normal((count, DIMENSION)).astype(np.float32)
-    )
-    found /= np.linalg.norm(found, axis=1, keepdims=True)
-    return found
-
-
-def fill(folder: Path, agent_id: str, count: int, words: Words) -> None:
-    """Gives an agent so many passages with their vectors."""
-    now = datetime.now(UTC)
-    pool = StorePool()
-    path = folder / "spaces" / DEFAULT_SPACE / "space.db"
-    database = Database.open(path, space=DEFAULT_SPACE, pool=pool)
-
-    def add(tx: Transaction, many: int) -> None:
-        archive = passages.archive_of(tx, agent_id) or passages.add_archive(tx, agent_id, now)
-        new = [
-            NewPassage(words.text(WORDS_PER_TEXT), "semantic", (), None, 1.0, "api", None, "owner")
-            for _ in range(many)
-        ]
-        ids = passages.add_all(tx, archive, agent_id, new, [now] * len(new))
-        made = [
-            Embedded("passage", one, [vector], "")
-            for one, vector in zip(ids, drawn(many), strict=True)
-        ]
-        vectors.put(tx, Drawn.name, made)
-        agent_rows.count_archival(tx, agent_id, many)
-
-    for first in range(0, count, AT_ONCE):
-        many = min(AT_ONCE, count - first)
-        database.write_now(partial(add, many=many))
-    database.close()
-    pool.close()
-
-
-def open_at(
-    folder: Path, embedder: Embedder | str | None, index: IndexMode = "exact"
-) -> AsyncRuntime:
-    """A runtime that never asks a model."""
-    return AsyncRuntime(folder, model="offline", embedder=embedder, index=index)
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and of those that it started and that still run, where the system
-    tells."""
-    spent = time.process_time()
-    ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-    for listed in Path("/proc/self/task").glob("*/children"):
-        for child in listed.read_text(encoding="ascii").split():
-            stat = Path("/proc", child, "stat").read_text(encoding="utf-8")
-            spent += sum(map(int, stat.rsplit(")", 1)[1].split()[11:13])) / ticks
-    return spent
-
-
-def resident_mb() -> float:
-    """Memory of this process, where the system tells; else 0."""
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        return 0.0
-    lines = status.read_text(encoding="utf-8").splitlines()
-    (size,) = [line.split()[1] for line in lines if line.startswith("VmRSS")]
-    return int(size) / 1_024
-
-
-async def searches(folder: Path, count: int, sizes: Sizes) -> dict[str, Any]:
-    """CPU of one search, by words alone, with exact search, and with what `auto` chooses."""
-    words = Words(count)
+async def searches(folder: Path, count: int, sizes: Sizes, *, even: bool) -> dict[str, Any]:
+    """One archive: what a search costs by words alone, with exact search, and with what `auto`
+    chooses; what the index finds; and what it takes to change it."""
+    words, embedder = Words(count), Drawn(even=even)
     async with open_at(folder, None) as runtime:
         agent = await runtime.agents.ensure("ada")
-    await asyncio.to_thread(fill, folder, agent.id, count, words)
+    await asyncio.to_thread(fill, folder, agent.id, count, words, embedder)
     queries = [words.text(WORDS_PER_QUERY) for _ in range(sizes.queries)]
     found: dict[str, Any] = {"passages": count}
-    ways: list[tuple[str, Embedder | None, IndexMode]] = [
-        ("keywords", None, "exact"),
-        ("exact", Drawn(), "exact"),
-        ("auto", Drawn(), "auto"),
-    ]
-    for name, embedder, index in ways:
-        async with open_at(folder, embedder, index) as runtime:
-            agent = await runtime.agents.get("ada")
-            via = await warm(runtime, agent, queries[0], sizes) if name == "auto" else name
-            await agent.archive.search(queries[0])
-            found[name] = {"via": via, "cpu_ms": await per_search(agent, queries)}
+    for name in ("keywords", "exact", "auto"):
+        print(f"{count:,} passages: {name}", file=sys.stderr)
+        found[name] = await one_way(folder, name, embedder, queries, sizes)
+    print(f"{count:,} passages: the index, and changes", file=sys.stderr)
+    found["index"] = await index_figures(folder, embedder, "chroma", queries)
+    found["changes"] = await changes(folder, embedder, "auto", max(sizes.inserts, 10))
+    if count <= sizes.changed_upto:
+        other = Drawn("drawn anew", even=even)
+        found["embedder_changed"] = await embedder_changed(folder, other, "auto")
     return found
+
+
+async def one_way(
+    folder: Path, name: str, embedder: Drawn, queries: Sequence[str], sizes: Sizes
+) -> dict[str, Any]:
+    """What a search costs in one way, and the memory that is taken for it."""
+    index: IndexMode = "auto" if name == "auto" else "exact"
+    before = resident_mb()
+    async with open_at(folder, None if name == "keywords" else embedder, index) as runtime:
+        agent = await runtime.agents.get("ada")
+        via = await warm(runtime, agent, queries[0], sizes) if name == "auto" else name
+        await agent.archive.search(queries[0])
+        cpu = await per_search(agent, queries)
+        times = []
+        for query in queries:
+            began = time.perf_counter()
+            await agent.archive.search(query)
+            times.append((time.perf_counter() - began) * 1_000)
+        return {
+            "via": via,
+            "cpu_ms": cpu,
+            "p50_ms": statistics.median(times),
+            "p95_ms": percentile(times, 0.95),
+            "memory_mb": resident_mb() - before,
+            "child_mb": children_mb(),
+        }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """What that share of the values stays under."""
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
 async def warm(runtime: AsyncRuntime, agent: AsyncAgent, query: str, sizes: Sizes) -> str:
@@ -206,14 +136,6 @@ async def warm(runtime: AsyncRuntime, agent: AsyncAgent, query: str, sizes: Size
     async with asyncio.timeout(sizes.patience):
         await until(runtime, lambda status: status.via == expected)
     return expected
-
-
-async def until(runtime: AsyncRuntime, true: Callable[[SearchStatus], bool]) -> None:
-    """Waits for a state of the default space's search."""
-    status = await runtime.search_status()
-    while not true(status):
-        await asyncio.sleep(0.05)
-        status = await runtime.search_status()
 
 
 async def per_search(agent: AsyncAgent, queries: Sequence[str]) -> float:
@@ -258,7 +180,7 @@ async def embedder_memory(folder: Path) -> dict[str, float]:
         return {"started_mb": before, "opened_mb": opened, "embedding_mb": resident_mb()}
 
 
-async def measured(folder: Path, sizes: Sizes) -> dict[str, Any]:
+async def measured(folder: Path, sizes: Sizes, *, even: bool) -> dict[str, Any]:
     """All figures."""
     return {
         "python": platform.python_version(),
@@ -269,45 +191,101 @@ async def measured(folder: Path, sizes: Sizes) -> dict[str, Any]:
             "without": await inserts(folder / "without", None, sizes.inserts),
             "local": await inserts(folder / "local", "local", sizes.embedded_inserts),
         },
-        "searches": [await searches(folder / str(n), n, sizes) for n in sizes.passages],
+        "searches": [await searches(folder / str(n), n, sizes, even=even) for n in sizes.passages],
     }
 
 
 def summary(figures: dict[str, Any]) -> list[tuple[object, ...]]:
     """Rows of (what, ours, bar, verdict)."""
-    rows: list[tuple[object, ...]] = []
-    for one in figures["searches"]:
-        bar = BARS.get(one["passages"])
-        for way in ("keywords", "exact", "auto"):
-            spent = one[way]["cpu_ms"]
-            what = f"search among {one['passages']:,}, {way} ({one[way]['via']}), ms CPU"
-            judged = bar is not None and way == "auto"
-            verdict = ("ok" if spent <= bar else "ABOVE") if judged else ""
-            rows.append((what, spent, f"<= {bar:g}" if judged else None, verdict))
+    rows = [row for one in figures["searches"] for row in of_archive(one)]
+    for few, many in zip(figures["searches"], figures["searches"][1:], strict=False):
+        times = many["passages"] / few["passages"]
+        growth = many["auto"]["cpu_ms"] / few["auto"]["cpu_ms"]
+        what = f"a search among {many['passages']:,} costs that among {few['passages']:,} times"
+        rows.append(judged(what, growth, most=SUBLINEAR * times))
     without, local = figures["inserts"]["without"], figures["inserts"]["local"]
-    verdict = "ok" if without["per_second"] >= INSERTS else "BELOW"
-    rows += [
-        ("inserts a second, without embedder", without["per_second"], f">= {INSERTS:g}", verdict),
+    memory = figures["memory"]
+    return [
+        *rows,
+        judged("inserts a second, without embedder", without["per_second"], least=INSERTS),
         ("inserts a second, local embedder", local["per_second"], None, ""),
         ("the same, until all are embedded", local["embedded_per_second"], None, ""),
-    ]
-    memory = figures["memory"]
-    rows += [
         ("memory, runtime open, MB", memory["opened_mb"], None, ""),
         ("memory, local embedder at work, MB", memory["embedding_mb"], None, ""),
     ]
+
+
+def judged(
+    what: str, value: float, *, most: float | None = None, least: float | None = None
+) -> tuple[object, ...]:
+    """A row with its bar."""
+    if most is not None:
+        return what, value, f"<= {most:g}", "ok" if value <= most else "ABOVE"
+    assert least is not None, "one of both"
+    return what, value, f">= {least:g}", "ok" if value >= least else "BELOW"
+
+
+def of_archive(one: dict[str, Any]) -> list[tuple[object, ...]]:
+    """The rows of one archive."""
+    count, index, changed = one["passages"], one["index"], one["changes"]
+    among = f"among {count:,}"
+    rows: list[tuple[object, ...]] = []
+    for way in ("keywords", "exact", "auto"):
+        mine = one[way]
+        what = f"search {among}, {way} ({mine['via']}), ms CPU"
+        bar = BARS.get(count) if way == "auto" else None
+        rows.append(
+            (what, mine["cpu_ms"], None, "")
+            if bar is None
+            else judged(what, mine["cpu_ms"], most=bar)
+        )
+        rows.append((f"search {among}, {way}, ms p95", mine["p95_ms"], None, ""))
+        taken = mine["memory_mb"] + mine["child_mb"]
+        rows.append((f"memory {among}, {way}, MB", taken, None, ""))
+    rows.append((f"memory {among}, Chroma's process, MB", index["child_mb"], None, ""))
+    for tag in ("all", *SHARES):
+        kept = "" if tag == "all" else f", 1 in {SHARES[tag]:,}"
+        via = "/".join(index[tag]["via"])
+        what = f"index {among}{kept} ({via}), recall@"
+        rows += [judged(f"{what}{n}", index[tag][f"recall@{n}"], least=RECALL) for n in DEPTHS]
+        rows.append((f"index {among}{kept}, ms CPU", index[tag]["cpu_ms"], None, ""))
+    share = count / 100_000
+    rows += [
+        (f"disk {among}, store, MB per 100,000", index["space_disk_mb"] / share, None, ""),
+        (f"disk {among}, index, MB per 100,000", index["index_disk_mb"] / share, None, ""),
+        (f"taken up {among}, vectors a CPU second", index["taken_up"]["cpu_per_second"], None, ""),
+        (f"insert_many {among}, a second", changed["per_second"], None, ""),
+        (f"the same {among}, until embedded", changed["embedded_per_second"], None, ""),
+        judged(f"stored and not found at once {among}", changed["unseen"], most=0),
+        judged(f"deleted and found {among}", changed["deleted_and_found"], most=0),
+    ]
+    anew = one.get("embedder_changed")
+    if anew is not None:
+        what = f"embedder changed {among}, of {anew['searches']:,} searches"
+        rows += [
+            judged(f"{what}: wrong", anew["wrong"], most=0),
+            judged(f"{what}: silently empty or wrong", anew["silent"], most=0),
+            judged(f"{what}: old vectors left", anew["old_vectors_left"], most=0),
+        ]
     return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Reads the arguments, measures, prints. Returns the exit status: 0, whatever was measured."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", metavar="N", help="passages; default: 1000 10000 100000"
+    )
+    parser.add_argument("--even", action="store_true", help="vectors without any order")
     parser.add_argument("--folder", help="where stores are made; default: the temporary folder")
     parser.add_argument("--json", help="where the figures are written")
     parser.add_argument("--tiny", action="store_true", help="only show that it runs")
     given = parser.parse_args(arguments)
+    sizes = TINY if given.tiny else Sizes()
+    if given.sizes:
+        sizes = replace(sizes, passages=tuple(given.sizes))
     with tempfile.TemporaryDirectory(prefix="search-", dir=given.folder) as folder:
-        figures = asyncio.run(measured(Path(folder).resolve(), TINY if given.tiny else Sizes()))
+        figures = asyncio.run(measured(Path(folder).resolve(), sizes, even=given.even))
     where = f"{figures['file_system']}, fsync {figures['fsync_ms']:.2f} ms"
     print(table(f"Search on {where}", ["", "ours", "bar", ""], summary(figures)))
     write_json(given.json, figures)

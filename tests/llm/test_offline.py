@@ -215,7 +215,9 @@ class Bench:
         words = {word.lower() for word in query.split()}
         texts = [text for text in source if words & set(re.findall(r"\w+", text.lower()))]
         if not texts:
-            return PROMPTS.render("results/nothing_found", query=query, total_searched=len(source))
+            return PROMPTS.render(
+                "results/nothing_found", query=query, total_searched=len(source), pending=0
+            )
         shown: list[Wire] = [
             {"ref": "1", "id": "passage-1", "date": "2026-11-28", "who": "user", "text": text}
             | {"tags": [], "source": "", "document": None, "position": None}

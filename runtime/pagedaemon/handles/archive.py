@@ -17,7 +17,7 @@ from pagedaemon.handles.arguments import checked_floor, checked_instant
 from pagedaemon.handles.page import Page, checked_id, offset_of, several, words
 from pagedaemon.handles.records import Record, all_given, checked_record, checked_records
 from pagedaemon.memory import archival
-from pagedaemon.memory.effects import nearby
+from pagedaemon.memory.effects import sought
 from pagedaemon.memory.search import find_passages
 from pagedaemon.messages import Label
 from pagedaemon.store import agents as agent_rows
@@ -187,7 +187,7 @@ class AsyncArchive:
             checked_instant(end, "end"),
         )
         floor = checked_floor(floor)
-        near = await nearby(self._scheduler.meaning, asked, rows.allowed(given))
+        near, pending = await sought(self._scheduler.meaning, asked, rows.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
             agent_rows.require_there(tx, self._agent_id)
@@ -196,7 +196,7 @@ class AsyncArchive:
             )
 
         hits, total = await self._scheduler.store.read(work)
-        return Page(tuple(map(_passage, hits)), total, page, page_size)
+        return Page(tuple(map(_passage, hits)), total, page, page_size, pending)
 
     async def get(self, passage_id: str) -> Passage:
         """One record.

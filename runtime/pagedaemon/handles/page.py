@@ -24,6 +24,9 @@ class Page(Generic[H]):
     page: int
     """From 0."""
     page_size: int
+    pending: int = 0
+    """Texts of the space that wait for their vectors, as after a change of the embedder: they are
+    found by their words, and not yet by their meaning."""
 
     @property
     def next_page(self) -> int | None:

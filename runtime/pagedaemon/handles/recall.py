@@ -12,7 +12,7 @@ from pagedaemon.config import IMPORTED
 from pagedaemon.errors import NotFound
 from pagedaemon.handles.arguments import checked_floor, checked_instant
 from pagedaemon.handles.page import Page, offset_of, several, text_or_none, words
-from pagedaemon.memory.effects import nearby
+from pagedaemon.memory.effects import sought
 from pagedaemon.memory.search import find_messages
 from pagedaemon.messages import Message, Role
 from pagedaemon.store import agents as agent_rows
@@ -111,7 +111,7 @@ class AsyncRecall:
             end=checked_instant(end, "end"),
         )
         floor = checked_floor(floor)
-        near = await nearby(self._scheduler.meaning, asked, queries.allowed(given))
+        near, pending = await sought(self._scheduler.meaning, asked, queries.allowed(given))
         now = self._scheduler.clock.now()
 
         def work(tx: Transaction) -> tuple[list[MessageHit], int]:
@@ -125,7 +125,7 @@ class AsyncRecall:
             RecallHit(hit.message, hit.conversation_id, hit.score, hit.parts, hit.via)
             for hit in hits
         )
-        return Page(found, total, page, page_size)
+        return Page(found, total, page, page_size, pending)
 
     async def count(self) -> int:
         """Messages stored, all conversations together: also summaries, heartbeats and other events,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from pagedaemon.clock import local_stamp
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory.effects import Acting, Immediate, Told, nearby
+from pagedaemon.memory.effects import Acting, Immediate, Told, sought
 from pagedaemon.memory.search import Near, blank_is_none, find_passages, surer
 from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
@@ -151,11 +151,14 @@ class SearchPassages:
     page: int = 0
     near: Near | None = field(default=None, init=False)
     """What `prepare` found by meaning."""
+    pending: int = field(default=0, init=False)
+    """What could not be found by meaning yet."""
 
     async def prepare(self, acting: Acting) -> None:
         """Looks for what is near in meaning."""
         allowed = rows.allowed(self._given(acting))
-        self.near = await nearby(acting.meaning, blank_is_none(self.words), allowed)
+        found = await sought(acting.meaning, blank_is_none(self.words), allowed)
+        self.near, self.pending = found
 
     def _given(self, acting: Acting) -> PassageFilter:
         return PassageFilter(acting.agent_id, acting.now, tags=self.tags)
@@ -177,7 +180,10 @@ class SearchPassages:
         )
         if not hits:
             _, searched = agent_rows.counts(tx, acting.agent_id)
-            return Told("results/nothing_found", {"query": self.words, "total_searched": searched})
+            return Told(
+                "results/nothing_found",
+                {"query": self.words, "total_searched": searched, "pending": self.pending},
+            )
         rows.refresh(tx, [hit.id for hit in hits], acting.now)
         return Told(
             "results/passages",

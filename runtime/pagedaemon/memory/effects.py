@@ -29,6 +29,14 @@ class Nearby(Protocol):
         where search is by words."""
         ...
 
+    async def waiting(self, *, changing: bool = False) -> int:
+        """How many texts it cannot find yet, because they wait for their vectors.
+
+        Args:
+            changing: only where they do because the embedder was changed; else 0.
+        """
+        ...
+
 
 async def nearby(meaning: Nearby | None, words: str | None, allowed: Allowed) -> Near | None:
     """What is near to the words of a search; None where it is by words alone, or has none."""
@@ -36,6 +44,19 @@ async def nearby(meaning: Nearby | None, words: str | None, allowed: Allowed) ->
     if meaning is None or words is None or match_expression(words) is None:
         return None
     return await meaning.near(words, allowed, DEFAULT.candidates)
+
+
+async def sought(
+    meaning: Nearby | None, words: str | None, allowed: Allowed
+) -> tuple[Near | None, int]:
+    """`nearby`, and how many texts it could not find because they wait for their vectors."""
+    if meaning is None or words is None:
+        return None, 0
+    # Asked before: it may end meanwhile, and the search have been by words all the same. What was
+    # stored just now is asked after: the search has waited for it a moment.
+    changing = await meaning.waiting(changing=True)
+    near = await nearby(meaning, words, allowed)
+    return near, changing or await meaning.waiting()
 
 
 @dataclass(frozen=True, slots=True)

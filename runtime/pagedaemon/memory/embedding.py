@@ -21,6 +21,7 @@ from pagedaemon.errors import ConfigError, EmbeddingError, InvalidInput
 from pagedaemon.llm.embedding.answers import vectors_of
 from pagedaemon.llm.embedding.chunking import chunks
 from pagedaemon.llm.embedding.protocol import Embedder
+from pagedaemon.memory.changeover import Changeover
 from pagedaemon.memory.recall import speaker
 from pagedaemon.memory.search import Near
 from pagedaemon.messages import Message
@@ -32,7 +33,7 @@ from pagedaemon.store.candidates import Allowed
 from pagedaemon.store.database import Database
 from pagedaemon.store.index.finder import VectorIndex
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.store.vectors import Embedded, Pending
+from pagedaemon.store.vectors import Embedded, EmbeddingStatus, Pending
 
 if TYPE_CHECKING:
     from pagedaemon.llm.embedding.protocol import Vector
@@ -85,7 +86,8 @@ class SearchStatus:
     via: str
     """What answers now: `keywords`, `exact` or `chroma`."""
     earlier: tuple[str, ...] = ()
-    """Other models that left vectors here, which are not used; `reindex` removes them."""
+    """Other models that left vectors here, which are not used. They are removed as soon as every
+    text has its vectors of this one; until then search is by words."""
 
 
 WORDS_ONLY = SearchStatus(None, 0, 0, 0, (), "keywords")
@@ -115,9 +117,12 @@ class Meaning:
         """Texts that were stored since the last run began."""
         self._look = True
         """Whether there may be texts without vectors that nobody put in the outbox."""
+        self._unsettled = True
+        """Whether something may wait, be it only what is refused."""
         self._failures = 0
         """How often in a row the embedder was out of order: search is by words until it answers."""
         self._one_at_a_time = asyncio.Lock()
+        self._changeover = Changeover(store, index)
         self._said: str | None = None
         self._filled = False
         self._closed = False
@@ -141,13 +146,14 @@ class Meaning:
             size = self._embedder.dimension
             logger.warning(
                 "%s: vectors here are of %s, and the embedder is now %s (%s dimensions): texts are "
-                "embedded anew in the background and found by words meanwhile; reindex() waits "
-                "for that and removes the old vectors",
+                "embedded anew in the background and found by words meanwhile, and then the old "
+                "vectors are removed; reindex() waits for that",
                 self._store.space,
                 ", ".join(others),
                 self.model,
                 "unknown" if size is None else size,
             )
+            await self._changeover.look(self._clock.now())
         self._home = asyncio.get_running_loop()
         self._store.when_queued = self._queued
         self._start_after(QUIET)
@@ -171,6 +177,10 @@ class Meaning:
             allowed: the texts that may be found.
             limit: how many at most.
         """
+        if self._changeover.pending:
+            if not self._failures:
+                self._start()
+            return None
         await self._caught_up()
         if not await self._any_stored():
             return None
@@ -188,6 +198,19 @@ class Meaning:
             return None
         cosines = {hit.owner_id: hit.score for hit in found.hits}
         return Near(cosines, found.via, self._embedder.floor) if cosines else None
+
+    async def waiting(self, *, changing: bool = False) -> int:
+        """How many texts meaning cannot find yet, because they wait for their vectors.
+
+        Args:
+            changing: only where they do because the embedder was changed; else 0.
+        """
+        if changing and not self._changeover.pending:
+            return 0
+        if self._task is None and not (self._unsettled or self._new or self._failures):
+            return 0
+        now = self._clock.now()
+        return await self._store.read(lambda tx: self._changeover.waiting(tx, now))
 
     async def _any_stored(self) -> bool:
         if not self._filled:
@@ -256,7 +279,10 @@ class Meaning:
             if self._look:
                 await self._find_missing()
                 self._look = False
-            await self._embed_waiting()
+                self._changeover.listed = True
+            if await self._embed_waiting():
+                await self._changeover.complete()
+                self._unsettled = bool(await self._store.read(outbox.waiting))
 
     async def _find_missing(self) -> None:
         """Puts texts without vectors in the outbox: of a store that had no embedder, or another."""
@@ -276,8 +302,9 @@ class Meaning:
     def _some_missing(self, tx: Transaction) -> bool:
         return bool(vectors.missing(tx, self.model, self._clock.now(), 1))
 
-    async def _embed_waiting(self, told: Callable[[int], None] | None = None) -> None:
+    async def _embed_waiting(self, told: Callable[[int], None] | None = None) -> bool:
         """Embeds until nothing waits that was not tried just now, or the embedder is out of order.
+        Returns whether it came to the end.
 
         Args:
             told: called with how many more are done.
@@ -294,11 +321,12 @@ class Meaning:
             ]
             if not waiting:
                 self._failures = 0
-                return
+                return True
             if not await self._embed(waiting, refused):
-                return
+                return False
             if told is not None:
                 told(len(waiting))
+        return False
 
     async def _embed(self, waiting: Sequence[_Waiting], refused: set[int]) -> bool:
         """Embeds and stores a batch, one by one where it is refused as a whole. Returns whether the
@@ -355,13 +383,19 @@ class Meaning:
 
     async def status(self) -> SearchStatus:
         """How far it is."""
-        found = await self._store.read(lambda tx: vectors.status(tx, self.model))
-        stored = await self._store.read(outbox.models)
-        via = (await self._index.status()).via if found.stored else "keywords"
+        now = self._clock.now()
+
+        def work(tx: Transaction) -> tuple[EmbeddingStatus, int, list[tuple[str, int]]]:
+            waiting = self._changeover.waiting(tx, now)
+            return vectors.status(tx, self.model), waiting, outbox.models(tx)
+
+        found, waiting, stored = await self._store.read(work)
+        by_meaning = found.stored and not self._changeover.pending
+        via = (await self._index.status()).via if by_meaning else "keywords"
         return SearchStatus(
             self.model,
             found.stored,
-            found.pending,
+            waiting,
             found.failed,
             found.errors,
             via,
@@ -388,6 +422,7 @@ class Meaning:
         async with self._one_at_a_time:
             now = self._clock.now()
             total = await self._store.write(lambda tx: outbox.queue_all(tx, now))
+            self._changeover.listed = True
             self._failures, done = 0, 0
 
             def told(more: int) -> None:
@@ -405,7 +440,8 @@ class Meaning:
                     f"tried again. {'; '.join(left.errors)}",
                     kind="unavailable",
                 )
-            await self._store.write(lambda tx: outbox.forget_other_models(tx, self.model))
+            await self._changeover.look(now)
+            await self._changeover.complete()
         await self._index.reindex(
             None
             if progress is None

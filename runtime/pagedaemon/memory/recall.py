@@ -13,7 +13,7 @@ from pagedaemon.clock import local_stamp, new_id, zone
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
-from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, nearby
+from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, sought
 from pagedaemon.memory.eviction import Group, evictable, groups
 from pagedaemon.memory.search import Near, blank_is_none, find_messages, surer
 from pagedaemon.messages import Label, Message, Role, checked_text, lowest
@@ -48,13 +48,16 @@ class SearchMessages:
     page: int = 0
     near: Near | None = field(default=None, init=False)
     """What `prepare` found by meaning."""
+    pending: int = field(default=0, init=False)
+    """What could not be found by meaning yet."""
 
     async def prepare(self, acting: Acting) -> None:
         """Looks for what is near in meaning."""
         # A range of dates that is none is refused by `apply`, where the model is told.
         with suppress(InvalidInput):
             allowed = queries.allowed(self._given(acting))
-            self.near = await nearby(acting.meaning, blank_is_none(self.words), allowed)
+            found = await sought(acting.meaning, blank_is_none(self.words), allowed)
+            self.near, self.pending = found
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
         """Reads; the step that searches does not find itself. By date alone, oldest first."""
@@ -74,7 +77,10 @@ class SearchMessages:
         asked = self.words if self.words is not None else f"{self.start} to {self.end}"
         if not hits:
             searched, _ = agent_rows.counts(tx, acting.agent_id)
-            return Told("results/nothing_found", {"query": asked, "total_searched": searched})
+            return Told(
+                "results/nothing_found",
+                {"query": asked, "total_searched": searched, "pending": self.pending},
+            )
         return Told(
             "results/messages",
             {

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, delete, insert, literal, select, update
+from sqlalchemy import ColumnElement, Table, delete, func, insert, literal, select
 from sqlalchemy.sql import bindparam
 from sqlalchemy.sql.dml import Insert
 
 from pagedaemon.store import fulltext, vectors
-from pagedaemon.store.tables import embeddings, messages, outbox, passages, vector_changes
+from pagedaemon.store.tables import embeddings, messages, outbox, passages
 from pagedaemon.store.transaction import Transaction
 
 
@@ -76,13 +76,24 @@ def models(tx: Transaction) -> list[tuple[str, int]]:
     return found
 
 
-def forget_other_models(tx: Transaction, model: str) -> int:
-    """Removes all vectors but those of one model. Returns how many rows."""
-    others = delete(embeddings).where(embeddings.c.space == tx.space, embeddings.c.model != model)
-    gone = tx.execute(others).rowcount
-    if gone:
-        # Whoever has a copy of them makes it anew.
-        last = vector_changes.c.last + 1
-        mine = vector_changes.c.space == tx.space
-        tx.execute(update(vector_changes).where(mine).values(last=last, floor=last))
-    return gone
+def waiting(tx: Transaction) -> int:
+    """How many texts wait for their vectors."""
+    return int(tx.scalar(_WAITING, {"of": tx.space}) or 0)
+
+
+_WAITING = select(func.count()).where(outbox.c.space == bindparam("of"), outbox.c.kind == "embed")
+
+
+def forget(tx: Transaction, *, model: str, most: int) -> int:
+    """Removes vectors of a model that is no longer used, the oldest first. Returns how many.
+
+    No change is numbered for it: who still has a copy of them finds nothing by it that the table of
+    texts has not, and copies of other models are none the worse.
+    """
+    mine = (embeddings.c.space == tx.space, embeddings.c.model == model)
+    column: Any = embeddings.c.seq
+    oldest = select(column).where(*mine).order_by(column).limit(most)
+    last = tx.scalar(select(func.max(oldest.subquery().c.seq)))
+    if last is None:
+        return 0
+    return tx.execute(delete(embeddings).where(*mine, column <= last)).rowcount

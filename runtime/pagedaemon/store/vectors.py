@@ -330,6 +330,28 @@ def status(tx: Transaction, model: str) -> EmbeddingStatus:
 def missing(tx: Transaction, model: str, now: datetime, limit: int) -> list[tuple[OwnerKind, str]]:
     """Texts that a search can find by words, that have no vector of this model and do not wait for
     one: what to enqueue after a change of the model or an import."""
+    rows = tx.all(_not_waiting(tx, _without(tx, model, now)).limit(limit))
+    return [(row[0], row[1]) for row in rows]
+
+
+def count_missing(tx: Transaction, model: str, now: datetime) -> int:
+    """How many of them there are."""
+    texts = _not_waiting(tx, _without(tx, model, now)).subquery()
+    return int(tx.scalar(select(func.count()).select_from(texts)) or 0)
+
+
+def lacking(tx: Transaction, model: str, now: datetime) -> bool:
+    """Whether a text that a search can find by words has no vector of this model, be it that it
+    waits for one."""
+    return tx.first(_without(tx, model, now).limit(1)) is not None
+
+
+def _not_waiting(tx: Transaction, texts: Select[Any]) -> Select[Any]:
+    waits = select(outbox.c.owner_id).where(outbox.c.space == tx.space, outbox.c.kind == _EMBED)
+    return texts.where(texts.selected_columns.id.not_in(waits))
+
+
+def _without(tx: Transaction, model: str, now: datetime) -> Select[Any]:
     living = or_(passages.c.expires_at.is_(None), passages.c.expires_at > now)
     said = select(literal("message").label("kind"), messages.c.id.label("id")).where(
         messages.c.space == tx.space, messages.c.id.in_(fulltext.indexed("message"))
@@ -347,11 +369,7 @@ def missing(tx: Transaction, model: str, now: datetime, limit: int) -> list[tupl
         embeddings.c.chunk == 0,
         embeddings.c.model == model,
     )
-    waits = select(outbox.c.owner_id).where(outbox.c.space == tx.space, outbox.c.kind == _EMBED)
-    rows = tx.all(
-        select(texts.c.kind, texts.c.id).where(~has.exists(), texts.c.id.not_in(waits)).limit(limit)
-    )
-    return [(row[0], row[1]) for row in rows]
+    return select(texts.c.kind, texts.c.id).where(~has.exists())
 
 
 def changes(tx: Transaction) -> tuple[int, int]:

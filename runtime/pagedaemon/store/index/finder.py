@@ -35,7 +35,7 @@ from pagedaemon.store.index.exact import (
     require_dimension,
     scan,
 )
-from pagedaemon.store.index.generations import folder_name
+from pagedaemon.store.index.generations import folder_name, remove
 from pagedaemon.store.transaction import AnyRow, Transaction
 from pagedaemon.store.vectors import Vector
 
@@ -124,7 +124,8 @@ class VectorIndex:
         self.model = model
         self.mode: IndexMode = mode
         self._database = database
-        self._kept = (folder or database.path.parent / FOLDER) / folder_name(model)
+        self._folder = folder or database.path.parent / FOLDER
+        self._kept = self._folder / folder_name(model)
         self._url = url
         self._threshold = threshold
         self._first_pause = pause
@@ -247,6 +248,14 @@ class VectorIndex:
         else:
             chroma, self._chroma = self._chroma, None
             await asyncio.to_thread(chroma.close)
+
+    async def forget(self, models: Sequence[str]) -> None:
+        """Removes what indexes of other models left on the disk, but not from another process that
+        has one open, nor from a Chroma server."""
+        for model in models:
+            folder = self._folder / folder_name(model)
+            if folder != self._kept and not await asyncio.to_thread(remove, folder):
+                logger.warning("%s, the index of %s, is in use and stays", folder, model)
 
     async def aclose(self) -> None:
         """Closes the index cleanly, so that it need not be made anew. Twice does nothing."""

@@ -162,6 +162,22 @@ def throw_away(root: Path, generation: str) -> None:
         return  # in use, or not to be written: whoever looks again sees it
 
 
+def remove(root: Path) -> bool:
+    """Removes the folder of an index that is no longer wanted. Returns whether it is gone: not
+    where another process has it."""
+    if not root.is_dir():
+        return True
+    with (root / _LOCK).open("ab") as lock:
+        try:
+            hold(lock)
+        except OSError:
+            return False
+        for generation in root.glob("gen-*"):
+            shutil.rmtree(generation, ignore_errors=True)
+    shutil.rmtree(root, ignore_errors=True)
+    return not root.exists()
+
+
 def _sums(folder: Path) -> dict[str, list[int]]:
     """Size and CRC-32 of every file. They are to find damage, not intent: every hit is looked up in
     the table anyway."""
