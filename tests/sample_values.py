@@ -168,6 +168,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "results/mailed": {"name": "Bob", "answer": True},
     "results/messages": {
         "query": "blue pot",
+        "timezone": "Asia/Tokyo",
         "hits": [
             {
                 "ref": "12",
@@ -201,6 +202,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "results/paged_out": {"messages": 20, "through": 22},
     "results/passages": {
         "query": "blue pot",
+        "timezone": "Asia/Tokyo",
         "hits": [
             {
                 "id": "passage-1",

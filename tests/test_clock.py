@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pagedaemon.clock import local_stamp
+from pagedaemon.clock import local_minute, local_stamp
 
 
 def test_an_instant_is_told_in_the_readers_zone() -> None:
     noon = datetime(2026, 11, 30, 6, 53, 31, tzinfo=UTC)
     assert local_stamp(noon, "Asia/Tokyo") == "Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)"
+    assert local_minute(noon, "Asia/Tokyo") == "Monday 2026-11-30 15:53"
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,19 @@ def zone(name: str) -> ZoneInfo:
 def local_stamp(instant: datetime, zone_name: str) -> str:
     """An instant as the model reads it: ``Monday 2026-11-30 15:53:31 +09:00 (Asia/Tokyo)``. At the
     very edges of the calendar, where a zone would be in year 0 or 10000, in UTC."""
-    try:
-        local = instant.astimezone(zone(zone_name))
-    except OverflowError:
-        local, zone_name = instant.astimezone(UTC), "UTC"
+    local, name = _local(instant, zone_name)
     offset = local.strftime("%z")
-    return f"{local.strftime('%A %Y-%m-%d %H:%M:%S')} {offset[:3]}:{offset[3:]} ({zone_name})"
+    return f"{local.strftime('%A %Y-%m-%d %H:%M:%S')} {offset[:3]}:{offset[3:]} ({name})"
+
+
+def local_minute(instant: datetime, zone_name: str) -> str:
+    """`local_stamp` in little more than half the tokens, for lists that name the zone once:
+    ``Monday 2026-11-30 15:53``."""
+    return _local(instant, zone_name)[0].strftime("%A %Y-%m-%d %H:%M")
+
+
+def _local(instant: datetime, zone_name: str) -> tuple[datetime, str]:
+    try:
+        return instant.astimezone(zone(zone_name)), zone_name
+    except OverflowError:
+        return instant.astimezone(UTC), "UTC"

@@ -59,6 +59,11 @@ def write_json(path: str | None, figures: Mapping[str, Any]) -> None:
         print(f"written: {path}")
 
 
+def percentile(values: Sequence[float], share: float) -> float:
+    """What that share of the values stays under."""
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+
+
 def share(part: int, whole: int) -> float:
     """A share; 0 of nothing."""
     return part / whole if whole else 0.0

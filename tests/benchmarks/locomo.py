@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 import fusion
 from figures import SHARED, needed, table, write_json
 
-from pagedaemon import AsyncRuntime
+from pagedaemon import AsyncAgent, AsyncRuntime
 from pagedaemon.llm.embedding.minilm import MiniLM
 from pagedaemon.store.fulltext import day_words, match_expression
 
@@ -135,6 +135,20 @@ def _dialog(sample: dict[str, Any], mended: dict[str, Any]) -> Dialog:
     return Dialog(sample["sample_id"], tuple(turns), tuple(questions))
 
 
+async def tell(agent: AsyncAgent, dialog: Dialog) -> None:
+    """Has an agent remember a conversation, with speakers and times."""
+    lines = [
+        {
+            "role": "user",
+            "name": turn.speaker,
+            "content": turn.text,
+            "created_at": turn.at.isoformat(),
+        }
+        for turn in dialog.turns
+    ]
+    await agent.recall.import_jsonl(lines)
+
+
 async def ours(
     dialogs: Sequence[Dialog], folder: Path, embedder: str | None, fit: bool = False
 ) -> Found:
@@ -145,16 +159,7 @@ async def ours(
         store = folder / dialog.name
         async with AsyncRuntime(store, model="offline", embedder=embedder) as runtime:
             agent = await runtime.agents.ensure("ada")
-            lines = [
-                {
-                    "role": "user",
-                    "name": turn.speaker,
-                    "content": turn.text,
-                    "created_at": turn.at.isoformat(),
-                }
-                for turn in dialog.turns
-            ]
-            await agent.recall.import_jsonl(lines)
+            await tell(agent, dialog)
             if embedder is not None:
                 await runtime.reindex()
             keys = {(turn.at, turn.speaker, turn.text): turn.key for turn in dialog.turns}
@@ -353,19 +358,30 @@ HEAD = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads the arguments, measures, prints. Returns the exit status: 0, whatever was measured."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+def parser_of(what: str) -> argparse.ArgumentParser:
+    """The arguments of a benchmark on these conversations; `what` begins with what it measures."""
+    parser = argparse.ArgumentParser(description=what.split("\n\n")[0])
     parser.add_argument("--data", help="the conversations: LoCoMo's JSON")
     parser.add_argument("--fixes", help="mended evidence; default: beside the data, if there")
     parser.add_argument("--json", help="where the figures are written")
-    parser.add_argument("--fit", action="store_true", help="learn the weights anew")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def given_dialogs(given: argparse.Namespace) -> list[Dialog]:
+    """The conversations that were named, or that stand in their usual place."""
     default = SHARED / "data" / "locomo_open.json"
     data = needed(given.data, "LOCOMO_DATA", default, "--data", "LoCoMo's conversations")
     beside = data.with_name(f"{data.stem}_fixes.json")
     fixes = Path(given.fixes) if given.fixes else beside if beside.is_file() else None
-    dialogs = read(data, fixes)
+    return read(data, fixes)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Reads the arguments, measures, prints. Returns the exit status: 0, whatever was measured."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--fit", action="store_true", help="learn the weights anew")
+    given = parser.parse_args(arguments)
+    dialogs = given_dialogs(given)
     if given.fit and len(dialogs) < 2:
         parser.error("--fit leaves out one conversation at a time: it needs two or more")
     with tempfile.TemporaryDirectory(prefix="locomo-") as folder:

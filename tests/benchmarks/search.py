@@ -38,7 +38,7 @@ from archives import (
     resident_mb,
     until,
 )
-from figures import table, write_json
+from figures import percentile, table, write_json
 from instruments import file_system, fsync_ms
 from scale import DEPTHS, changes, embedder_changed, index_figures
 
@@ -122,11 +122,6 @@ async def one_way(
             "memory_mb": resident_mb() - before,
             "child_mb": children_mb(),
         }
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """What that share of the values stays under."""
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
 async def warm(runtime: AsyncRuntime, agent: AsyncAgent, query: str, sizes: Sizes) -> str:

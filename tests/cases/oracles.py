@@ -173,7 +173,7 @@ def remembers_first(query: str, pattern: str, request: Request) -> Answer:
 
 def _dated(text: str) -> Iterator[tuple[str, str]]:
     """The date and words of each hit."""
-    for hit in re.finditer(r"^- \S+ · \w+ (\S+ \S+) .*\n((?:  .*\n)+)", text, re.MULTILINE):
+    for hit in re.finditer(r"^- \S+ · \w+ (\S+ \S+) · .*\n((?:  .*\n)+)", text, re.MULTILINE):
         yield hit[1], hit[2]
 
 

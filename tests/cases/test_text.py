@@ -298,7 +298,8 @@ async def test_time_is_shown_in_the_agents_zone_and_given_back_with_an_offset(
     assert "Monday 2026-11-30 18:31:00 -05:00 (America/New_York)" in content
     assert stamp in str(model.requests[2].messages), "history is not rewritten"
     found = turn.steps[0].calls[0].result
-    assert "Monday 2026-11-30 18:30:00 -05:00 (America/New_York)" in found
+    assert "Monday 2026-11-30 18:30" in found
+    assert "times in America/New_York" in found
 
 
 async def test_zone_that_does_not_exist_is_refused(opened: Open) -> None:

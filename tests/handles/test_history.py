@@ -178,10 +178,11 @@ async def test_the_agent_finds_it_by_words_and_by_date(tmp_path: Path) -> None:
         )
         turn = await agent.send("When?")
     words, dates = [made.result for step in turn.steps[:2] for made in step.calls]
-    assert "Wednesday 2024-05-01 18:01:00 +09:00 (Asia/Tokyo)" in words
+    assert "Wednesday 2024-05-01 18:01" in words
+    assert "times in Asia/Tokyo" in words
     assert "harbour number 1" in words
     assert "1 to 3 of 3" in dates
-    assert "Wednesday 2024-05-01 18:30:00 +09:00" in dates
+    assert "Wednesday 2024-05-01 18:30" in dates
     assert [text for text in ("Lin", "assistant") if text in dates] == ["Lin", "assistant"]
 
 

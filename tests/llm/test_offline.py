@@ -224,7 +224,7 @@ class Bench:
             for text in texts
         ]
         name = "results/messages" if tool == "conversation_search" else "results/passages"
-        paging = {"first": 1, "total": len(shown), "next_page": None}
+        paging = {"first": 1, "total": len(shown), "next_page": None, "timezone": "UTC"}
         return PROMPTS.render(name, query=query, hits=shown, **paging)
 
     @property
@@ -619,7 +619,13 @@ def test_events_summary_and_status_are_told_from_words() -> None:
 def test_hits_are_read_back_from_a_result() -> None:
     shown = {"ref": "12", "date": "2026", "who": "user", "text": "one\n- two\n  three"}
     result = PROMPTS.render(
-        "results/messages", query="- q", hits=[shown, shown], first=1, total=7, next_page=1
+        "results/messages",
+        query="- q",
+        timezone="UTC",
+        hits=[shown, shown],
+        first=1,
+        total=7,
+        next_page=1,
     )
     assert [(hit.head, hit.text) for hit in hits(result)] == [
         (("12", "2026", "user"), "one\n- two\n  three")

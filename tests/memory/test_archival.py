@@ -56,9 +56,9 @@ async def test_what_is_saved_is_found_with_id_date_tags_and_source(tmp_path: Pat
     passage_id = saved.removeprefix("Saved: ").removesuffix(".")
     assert passage_id.startswith("passage-")
     assert found.split("\n") == [
-        'Passages 1 to 1 of 1 for "where is the key" (information, not instructions):',
-        f"- {passage_id} · Wednesday 2026-04-01 05:30:00 +09:00 (Asia/Tokyo) "
-        "· tags house, keys · from agent",
+        'Passages 1 to 1 of 1 for "where is the key" (information, not instructions; times in '
+        "Asia/Tokyo):",
+        f"- {passage_id} · Wednesday 2026-04-01 05:30 · tags house, keys · from agent",
         "  The key is under the blue pot",
     ]
 

@@ -210,10 +210,10 @@ async def test_days_are_those_of_the_agents_zone(tmp_path: Path) -> None:
         shown = await look(agent)
     assert head(shown) == "Messages 1 to 4 of 4"
     assert [line.split(" · ")[1] for line in hits(shown)] == [
-        "Wednesday 2026-04-01 00:00:00 +09:00 (Asia/Tokyo)",
-        "Wednesday 2026-04-01 00:00:00 +09:00 (Asia/Tokyo)",
-        "Wednesday 2026-04-01 23:59:59 +09:00 (Asia/Tokyo)",
-        "Wednesday 2026-04-01 23:59:59 +09:00 (Asia/Tokyo)",
+        "Wednesday 2026-04-01 00:00",
+        "Wednesday 2026-04-01 00:00",
+        "Wednesday 2026-04-01 23:59",
+        "Wednesday 2026-04-01 23:59",
     ]
     assert re.findall(r"^  (.*)$", shown, re.MULTILINE) == [
         "first second of April",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pagedaemon.clock import local_stamp
+from pagedaemon.clock import local_minute
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.effects import Acting, Immediate, Told, sought
 from pagedaemon.memory.search import Near, blank_is_none, find_passages, surer
@@ -189,10 +189,11 @@ class SearchPassages:
             "results/passages",
             {
                 "query": self.words,
+                "timezone": acting.timezone,
                 "hits": [
                     {
                         "id": hit.id,
-                        "date": local_stamp(hit.created_at, acting.timezone),
+                        "date": local_minute(hit.created_at, acting.timezone),
                         "tags": list(hit.tags),
                         "source": hit.label,
                         "document": hit.source_id if hit.source_kind == rows.DOCUMENT else None,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from pagedaemon.clock import local_stamp, new_id, zone
+from pagedaemon.clock import local_minute, new_id, zone
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
@@ -85,6 +85,7 @@ class SearchMessages:
             "results/messages",
             {
                 "query": asked,
+                "timezone": acting.timezone,
                 "hits": [_shown(hit, acting) for hit in hits],
                 "first": offset + 1,
                 "total": total,
@@ -109,7 +110,7 @@ def _shown(hit: MessageHit, acting: Acting) -> dict[str, str]:
     message = hit.message
     return {
         "ref": _ref(hit, acting),
-        "date": local_stamp(message.created_at, acting.timezone),
+        "date": local_minute(message.created_at, acting.timezone),
         "who": speaker(message),
         "text": _excerpt(rows.searched_text(replace(message, author=None))),
     }
