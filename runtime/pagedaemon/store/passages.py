@@ -313,9 +313,21 @@ def _newest_first(table: FromClause) -> tuple[ColumnElement[Any], ...]:
 _CONDITIONS = _conditions()
 
 
+def _tagged() -> ColumnElement[bool]:
+    """What `tags` asks, one passage at a time: where few are judged, as those that words found, it
+    costs nothing to speak of, and "among all that have the tag" reads them all before it begins."""
+    column = passage_tags.c
+    wanted = column.tag.in_(select(listed("tags").c.value))
+    mine = select(column.tag).where(column.passage_id == passages.c.id, wanted)
+    return mine.correlate(passages).exists()
+
+
+_FOUND = {**_CONDITIONS, "tags": _tagged()}
+
+
 @lru_cache(maxsize=64)
 def _shape(fields: tuple[str, ...]) -> Shape:
-    return Shape("passage", passages, [_CONDITIONS[name] for name in fields], _newest_first)
+    return Shape("passage", passages, [_FOUND[name] for name in fields], _newest_first)
 
 
 def _given(given: PassageFilter) -> dict[str, Any]:
