@@ -86,11 +86,12 @@ async def searches(folder: Path, count: int, sizes: Sizes, *, even: bool) -> dic
     await asyncio.to_thread(fill, folder, agent.id, count, words, embedder)
     queries = [words.text(WORDS_PER_QUERY) for _ in range(sizes.queries)]
     found: dict[str, Any] = {"passages": count}
+    print(f"{count:,} passages: the index", file=sys.stderr)
+    found["index"] = await index_figures(folder, embedder, "chroma", queries)
     for name in ("keywords", "exact", "auto"):
         print(f"{count:,} passages: {name}", file=sys.stderr)
         found[name] = await one_way(folder, name, embedder, queries, sizes)
-    print(f"{count:,} passages: the index, and changes", file=sys.stderr)
-    found["index"] = await index_figures(folder, embedder, "chroma", queries)
+    print(f"{count:,} passages: changes", file=sys.stderr)
     found["changes"] = await changes(folder, embedder, "auto", max(sizes.inserts, 10))
     if count <= sizes.changed_upto:
         other = Drawn("drawn anew", even=even)
