@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
+from sqlalchemy.dialects import sqlite
 
 from pagedaemon.errors import ConfigError, InvalidInput
 from pagedaemon.messages import Message
@@ -337,3 +339,34 @@ def test_all_vectors_are_read_in_portions(database: Database) -> None:
         assert numbers(vectors.samples(tx, MODEL, upto=4, count=2)) == [4, 3, 2, 1]
 
     database.write_now(work)
+
+
+@pytest.mark.parametrize("model", [MODEL, None])
+def test_vectors_of_a_text_are_found_without_reading_those_of_all(
+    database: Database, model: str | None
+) -> None:
+    def plan(tx: Transaction) -> str:
+        query = select(embeddings.c.seq).where(*vectors._of_owners(tx, ["passage-1"], model))
+        words = query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+        return " ".join(row[3] for row in tx.all(text(f"EXPLAIN QUERY PLAN {words}")))
+
+    assert "(owner_kind=? AND owner_id=?)" in database.read_now(plan)
+
+
+def test_texts_that_never_failed_come_first_and_then_those_that_failed_least(
+    database: Database,
+) -> None:
+    def work(tx: Transaction) -> list[str]:
+        ids = [remember(tx, f"fact {number}") for number in range(6)]
+        vectors.enqueue(tx, [("passage", one) for one in ids], NOW)
+        seqs = [item.seq for item in vectors.pending(tx, 10)]
+        for failures, place in ((2, 0), (1, 2), (8, 4)):
+            for _ in range(failures):
+                vectors.failed(tx, [seqs[place]], "refused")
+        return ids
+
+    ids = database.write_now(work)
+    order = [ids[1], ids[3], ids[5], ids[2], ids[0]]
+    for limit in (2, 3, 4, 10):
+        found = database.read_now(partial(vectors.pending, limit=limit))
+        assert [item.owner_id for item in found] == order[:limit]

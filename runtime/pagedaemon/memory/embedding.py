@@ -62,8 +62,11 @@ LONGEST_PAUSE = 300.0
 """Seconds between two attempts, at most; the first pause is a second, and each is twice as long as
 the one before."""
 
+LISTED = 50_000
+"""Texts without vectors that are looked for at once: each look reads all that has them."""
+
 AT_ONCE = 500
-"""Texts of one transaction that looks for what has no vectors."""
+"""Texts that are put in the outbox in one transaction."""
 
 Progress: TypeAlias = Callable[[int, int | None, str], None]
 """Told how many are done, of how many (None: not known), and of what."""
@@ -286,21 +289,15 @@ class Meaning:
 
     async def _find_missing(self) -> None:
         """Puts texts without vectors in the outbox: of a store that had no embedder, or another."""
-
-        def work(tx: Transaction) -> int:
-            now = self._clock.now()
-            found = vectors.missing(tx, self.model, now, AT_ONCE)
-            vectors.enqueue(tx, found, now)
-            return len(found)
-
         if (await self._store.read(lambda tx: vectors.status(tx, self.model))).failed:
             await self._store.write(vectors.retry)
-        more = await self._store.read(self._some_missing)
-        while more:
-            more = await self._store.write(work) == AT_ONCE
-
-    def _some_missing(self, tx: Transaction) -> bool:
-        return bool(vectors.missing(tx, self.model, self._clock.now(), 1))
+        now = self._clock.now()
+        missing = partial(vectors.missing, model=self.model, now=now, limit=LISTED)
+        while found := await self._store.read(missing):
+            # One that came to the outbox meanwhile stands there twice, and is embedded once.
+            for at in range(0, len(found), AT_ONCE):
+                some = found[at : at + AT_ONCE]
+                await self._store.write(partial(vectors.enqueue, owners=some, now=now))
 
     async def _embed_waiting(self, told: Callable[[int], None] | None = None) -> bool:
         """Embeds until nothing waits that was not tried just now, or the embedder is out of order.

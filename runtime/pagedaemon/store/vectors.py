@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from sqlalchemy import Select, delete, func, insert, literal, or_, select, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql import bindparam
 
@@ -124,12 +135,16 @@ def pending(tx: Transaction, limit: int, *, most_attempts: int = 8) -> list[Pend
         most_attempts: those that failed as often are left out, until `retry`.
     """
     column = outbox.c
-    rows = tx.all(
-        select(column.seq, column.owner_kind, column.owner_id, column.attempts)
-        .where(column.space == tx.space, column.kind == _EMBED, column.attempts < most_attempts)
-        .order_by(column.attempts, column.seq)
-        .limit(limit)
+    waits = select(column.seq, column.owner_kind, column.owner_id, column.attempts).where(
+        column.space == tx.space, column.kind == _EMBED
     )
+    # Apart: in the order of their numbers the first of many are found without reading all.
+    fresh = waits.where(column.attempts == 0).order_by(column.seq)
+    rows = [*tx.all(fresh.limit(limit))]
+    if len(rows) < limit:
+        again = waits.where(column.attempts > 0, column.attempts < most_attempts)
+        ordered = again.order_by(column.attempts, column.seq)
+        rows += tx.all(ordered.limit(limit - len(rows)))
     return [Pending(*row) for row in rows]
 
 
@@ -246,14 +261,7 @@ def drop(tx: Transaction, owner_ids: Sequence[str]) -> None:
 def _remove(tx: Transaction, owner_ids: Sequence[str], model: str | None) -> None:
     column = embeddings.c
     for some in _portions(owner_ids):
-        # By kind too: the key begins with it.
-        which = [
-            column.owner_kind.in_(("message", "passage")),
-            column.owner_id.in_(some),
-            column.space == tx.space,
-        ]
-        if model is not None:
-            which.append(column.model == model)
+        which = _of_owners(tx, some, model)
         query = select(column.model, column.owner_kind, column.owner_id, column.seq).where(*which)
         gone = tx.all(query.order_by(column.seq))
         if not gone:
@@ -275,6 +283,24 @@ def _remove(tx: Transaction, owner_ids: Sequence[str], model: str | None) -> Non
         )
         tx.execute(delete(embeddings).where(*which))
         _forget_old_removals(tx, first)
+
+
+def _of_owners(
+    tx: Transaction, owner_ids: Sequence[str], model: str | None
+) -> list[ColumnElement[bool]]:
+    """Vectors of these texts, of a model or of all, by the key, which begins with kind and owner.
+
+    Space and model are compared as expressions: as columns SQLite takes the index over them, and
+    reads every vector of the model. That was 58 ms in place of 0.2 among 100,000, for each batch
+    that is embedded, each text that is deleted and each search under a filter.
+    """
+    column = embeddings.c
+    which = [
+        column.owner_kind.in_(("message", "passage")),
+        column.owner_id.in_(owner_ids),
+        column.space.concat("") == tx.space,
+    ]
+    return which if model is None else [*which, column.model.concat("") == model]
 
 
 def _forget_old_removals(tx: Transaction, newest: int) -> None:
@@ -447,11 +473,8 @@ def by_number(tx: Transaction, model: str, seqs: Sequence[int]) -> Sequence[AnyR
 
 def of_owners(tx: Transaction, model: str, owner_ids: Sequence[str]) -> Iterator[Sequence[AnyRow]]:
     """The vectors of these texts, as `added` gives them, some at a time."""
-    column = embeddings.c
     for some in _portions(owner_ids):
-        # By kind too: the key begins with it.
-        kinds = column.owner_kind.in_(("message", "passage"))
-        rows = tx.all(_mine(tx, model).where(kinds, column.owner_id.in_(some)))
+        rows = tx.all(select(*_STORED).where(*_of_owners(tx, some, model)))
         if rows:
             yield rows
 
