@@ -213,7 +213,9 @@ class Meaning:
         if self._task is None and not (self._unsettled or self._new or self._failures):
             return 0
         now = self._clock.now()
-        return await self._store.read(lambda tx: self._changeover.waiting(tx, now))
+        found = await self._store.read(lambda tx: self._changeover.waiting(tx, now))
+        # Of a change the end is told a moment after the last text: until then search is by words.
+        return max(found, 1) if changing else found
 
     async def _any_stored(self) -> bool:
         if not self._filled:
