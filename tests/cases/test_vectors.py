@@ -508,7 +508,7 @@ async def test_a_message_is_found_by_meaning_by_tool_and_api(tmp_path: Path) -> 
         assert "I bought a red car" in turn.steps[0].calls[0].result
         (best, *_) = (await agent.recall.search("automobile")).hits
         assert (best.text, best.via) == ("I bought a red car", "exact")
-        assert set(best.parts) == {"meaning", "episode"}
+        assert set(best.parts) == {"meaning", "episode", "beside", "length", "statement"}
 
 
 # ------------------------------------------------------------------ settings

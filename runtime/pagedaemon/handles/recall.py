@@ -115,10 +115,12 @@ class AsyncRecall:
         now = self._scheduler.clock.now()
 
         def work(tx: Transaction) -> tuple[list[MessageHit], int]:
-            agent_rows.require_there(tx, self._agent_id)
-            return find_messages(
+            found = find_messages(
                 tx, asked, given, offset=offset, limit=page_size, near=near, floor=floor, now=now
             )
+            if not found[1]:
+                agent_rows.require_there(tx, self._agent_id)
+            return found
 
         hits, total = await self._scheduler.store.read(work)
         found = tuple(

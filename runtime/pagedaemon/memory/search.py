@@ -72,6 +72,10 @@ class Ranking:
 
 DEFAULT = Ranking()
 
+WORDS_ALONE = 60
+"""At most so many are ranked where no index was asked: a tenth of the time of a search, for 0.006
+of recall@10 on the open LoCoMo conversations."""
+
 
 class Scored(NamedTuple):
     """One candidate as it was ranked."""
@@ -336,7 +340,8 @@ def _page(
     total, left = matches.total, {one: match.score for one, match in matches.scores.items()}
     if near is not None:
         floor = least.where(bool(matches.scores))
-        found = searched.chosen(tx, words, matches, near.cosines, ranking.candidates)
+        most = ranking.candidates if near.cosines else min(ranking.candidates, WORDS_ALONE)
+        found = searched.chosen(tx, words, matches, near.cosines, most)
         meaning = {
             one: near.cosines[one]
             for one in found.near

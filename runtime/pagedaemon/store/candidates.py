@@ -203,7 +203,7 @@ def _scored(match: Subquery) -> tuple[ColumnElement[Any], ...]:
 
 
 def _scores(rows: Sequence[AnyRow]) -> dict[str, ByWords]:
-    return {row[0]: ByWords(row[1], row[2], row[3]) for row in rows}
+    return {one: ByWords(score, own, day) for one, score, own, day in rows}
 
 
 @lru_cache(maxsize=256)
