@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -111,7 +112,7 @@ def test_weights_decide_and_are_relative() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"keywords": -1}, {"keywords": 0, "meaning": 0}, {"episode": -1}, {"candidates": 0}]
 )
-def test_a_ranking_that_cannot_work_is_refused(wrong: dict[str, int]) -> None:
+def test_a_ranking_that_cannot_work_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Ranking(**wrong)
 

@@ -19,12 +19,14 @@ from typing import NamedTuple
 
 from pagedaemon.clock import zone
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory import days
+from pagedaemon.memory import days, succession
 from pagedaemon.memory.standing import TAIL, Place, standings
+from pagedaemon.memory.succession import Dated, successor
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
 from pagedaemon.store.candidates import ByWords, Searched
+from pagedaemon.store.fulltext import Kind
 from pagedaemon.store.passages import PassageFilter, PassageRow
 from pagedaemon.store.recall import MessageFilter, MessageHit
 from pagedaemon.store.transaction import Transaction
@@ -62,6 +64,8 @@ class Ranking:
     """That it is no question itself."""
     candidates: int = 100
     """How many are ranked from either side."""
+    newer_first: bool = True
+    """Whether what is newer than the best hit and about the same comes before it: `succession`."""
 
     def __post_init__(self) -> None:
         if min(asdict(self).values()) < 0 or self.keywords + self.meaning <= 0:
@@ -86,7 +90,8 @@ class Scored(NamedTuple):
     parts: Mapping[str, float]
     """What the score is the sum of, by the names of the weights in `Ranking`: `keywords` and
     `meaning`, each only where it was found so; of messages the others, each only where it is not
-    0."""
+    0; and `newer` where it comes before what was the best because it is about the same and
+    newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,8 @@ class Near:
     """Which index answered: `exact` or `chroma`."""
     floor: float | None = None
     """The cosine under which a hit of this embedding model means nothing; None if unknown."""
+    model: str | None = None
+    """By whose vectors what was found can be compared with each other; None: by none."""
 
 
 def fuse(
@@ -258,24 +265,28 @@ def find_messages(
         )
     searched = message_rows.searched(given)
     when = None if now is None else _time_meant(tx, words, now, given)
+    nearest = near if near is not None else _NOTHING
 
     def placed(scored: list[Scored], found: Mapping[str, ByWords]) -> list[Scored]:
         if when is not None:
-            ranked = {one.id for one in scored}
+            there = {one.id for one in scored}
             then = message_rows.said_between(tx, given, *when, limit=ranking.candidates)
-            scored = [*scored, *(Scored(one, 0.0, _NO_PARTS) for one in then if one not in ranked)]
+            scored = [*scored, *(Scored(one, 0.0, _NO_PARTS) for one in then if one not in there)]
         known = message_rows.places(tx, [one.id for one in scored], tail=TAIL)
         places = {one: Place(*place) for one, place in known.items()}
-        return in_context(
-            scored, places, words, ranking, found, explained=offset + limit, when=when
-        )
+        # What comes first may come from down there, and is shown with its parts.
+        explained = max(offset + limit, succession.DEPTH)
+        ranked = in_context(scored, places, words, ranking, found, explained, when)
+        if when is not None:
+            return ranked  # who asks for a time asks for what was true then
+        dated = {one: Dated(place.at, place.speaker) for one, place in places.items()}
+        return _newer_first(tx, "message", words, ranked, dated, nearest, ranking)
 
-    near = near if near is not None else _NOTHING
     least = _Floors(floor, floor_beside_words)
-    shown, total = _page(tx, searched, words, near, least, ranking, offset, limit, placed)
+    shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed)
     rows = message_rows.by_ids(tx, [one.id for one in shown])
     return [
-        MessageHit(*rows[one.id], one.score, one.parts, _via(one, near)) for one in shown
+        MessageHit(*rows[one.id], one.score, one.parts, _via(one, nearest)) for one in shown
     ], total
 
 
@@ -314,13 +325,42 @@ def find_passages(
     if words is None:
         return passage_rows.in_order(tx, given, offset=offset, limit=limit)
     searched = passage_rows.searched(given)
+    nearest = near if near is not None else _NOTHING
+
+    def placed(scored: list[Scored], _: Mapping[str, ByWords]) -> list[Scored]:
+        dates = passage_rows.dates(tx, [one.id for one in scored[: succession.DEPTH]])
+        dated = {one: Dated(at) for one, at in dates.items()}
+        return _newer_first(tx, "passage", words, scored, dated, nearest, ranking)
+
     least = _Floors(floor, floor_beside_words)
-    shown, total = _page(tx, searched, words, near, least, ranking, offset, limit)
+    shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed)
     rows = passage_rows.by_ids(tx, [one.id for one in shown])
     return [
-        replace(rows[one.id], score=one.score, parts=one.parts, via=_via(one, near))
+        replace(rows[one.id], score=one.score, parts=one.parts, via=_via(one, nearest))
         for one in shown
     ], total
+
+
+def _newer_first(
+    tx: Transaction,
+    kind: Kind,
+    words: str,
+    ranked: list[Scored],
+    dated: Mapping[str, Dated],
+    near: Near,
+    ranking: Ranking,
+) -> list[Scored]:
+    """With what succeeds the best hit before it, at the same score."""
+    if not ranking.newer_first:
+        return ranked
+    scores = [(one.id, one.score) for one in ranked]
+    found = successor(tx, kind, words, scores, dated, cosines=near.cosines, model=near.model)
+    if found is None:
+        return ranked
+    best = ranked[0].score
+    (moved,) = (one for one in ranked if one.id == found)
+    first = Scored(found, best, {**moved.parts, "newer": best - moved.score})
+    return [first, *(one for one in ranked if one.id != found)]
 
 
 def _page(

@@ -406,6 +406,24 @@ def coverage(tx: Transaction, kind: Kind, query: str, ids: Sequence[str]) -> dic
     return {one: weight / whole for one, weight in covered.items()} if whole else covered
 
 
+def own_texts(tx: Transaction, kind: Kind, ids: Sequence[str], most: int) -> dict[str, str]:
+    """The first so many characters of what these texts are found by; nothing for one that is not
+    searchable."""
+    words, _ = _TABLES[kind]
+    text = func.substr(words.c.text, 1, bindparam("most"))
+    listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+    query = select(words.c.id, text).where(words.c.id.in_(listed))
+    return {row[0]: row[1] for row in tx.all(query, {"ids": json.dumps(list(ids)), "most": most})}
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as it is written, pairs of characters where it has no spaces."""
+    return _WORD.findall(_indexed(text))
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+
 def _matching(kind: Kind, most: int | None = None) -> Subquery:
     """What matches, with the columns `id`, `score`, `own` and `day`; only the best `most` unless
     None."""

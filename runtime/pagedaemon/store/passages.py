@@ -384,12 +384,22 @@ def by_ids(tx: Transaction, ids: Sequence[str]) -> dict[str, PassageRow]:
 
 
 _BY_IDS = select(*_COLUMNS).where(passages.c.id.in_(select(listed("ids").c.value)))
+_DATES = select(
+    passages.c.id,
+    func.coalesce(passages.c.happened_at, passages.c.created_at, type_=passages.c.created_at.type),
+).where(passages.c.id.in_(select(listed("ids").c.value)))
 _LIVING = _BY_IDS.where(_CONDITIONS["agent_id"], _CONDITIONS["now"])
 _TAGS = (
     select(passage_tags.c.passage_id, passage_tags.c.tag)
     .where(passage_tags.c.passage_id.in_(select(listed("ids").c.value)))
     .order_by(passage_tags.c.tag)
 )
+
+
+def dates(tx: Transaction, ids: Sequence[str]) -> dict[str, datetime]:
+    """Of passages by id: when what they tell of was, or else when they were stored."""
+    rows = tx.all(_DATES, {"ids": as_list(ids)}) if ids else ()
+    return {row[0]: row[1] for row in rows}
 
 
 def living(

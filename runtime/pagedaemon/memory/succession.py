@@ -1,0 +1,183 @@
+"""Of two texts that say the same of the same thing at different times, the newer comes first.
+
+What somebody said of where he lives stays in memory when it is no longer true, and answers the
+question as well as what he said since. No word tells which is which ("I live in Porto", "I live in
+Leeds"), but their dates do. So where something newer is about the same as the best hit, by whoever
+spoke there, it is put before it. The older one stays where it was, and is found by whoever asks for
+it. Nothing else is moved: recency as a part of every score loses what is asked for most, which is
+old.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pagedaemon.store import fulltext, vectors
+from pagedaemon.store.function_words import says_little
+from pagedaemon.store.transaction import Transaction
+from pagedaemon.store.vectors import Vector
+
+DEPTH = 30
+"""How far down the ranking a newer text is looked for."""
+
+READ = 600
+"""Characters of a text whose words are compared."""
+
+STEM = 5
+"""Letters by which words are the same: inflection is at their end in most languages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How sure it is that one text is about the same as the best hit: a weighted sum, and the least
+    that is enough.
+
+    Found by a search over weights on half of the worlds of `tests/benchmarks/data/now_then.jsonl`
+    and beside it the open LoCoMo conversations, the other half as a check
+    (`tests/benchmarks/now_then.py`).
+    """
+
+    cosine: float
+    """Of the cosine between the two; of several pieces the nearest."""
+    words: float
+    """Of the words they share, 0 to 1 (Dice, 1945: twice what is shared over the sum of both)."""
+    score: float
+    """Of its score over the best hit's."""
+    meaning: float
+    """Of how near it is to the query, 0 to 1 among all that was found."""
+    unnamed: float
+    """Of the names in the query that the best hit has and it has not, 0 to 1: then it is of
+    somebody else."""
+    length: float
+    """Of ln(words / 10), where both have more on average: long texts have much in common that is
+    not what they are about."""
+    least: float
+
+
+WITH_VECTORS = Likeness(1.0, 0.5, 0.24, 0.5, -0.3, -0.2, 1.3)
+WITH_WORDS = Likeness(0.0, 1.0, 0.5, 0.0, -0.5, -0.3, 0.5)
+"""Where there are no vectors to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """When what a text tells was so, and who says it."""
+
+    at: datetime
+    speaker: str | None = None
+    """Only the same one takes something back; None where nobody is known to have spoken."""
+
+
+def successor(
+    tx: Transaction,
+    kind: fulltext.Kind,
+    words: str,
+    ranked: Sequence[tuple[str, float]],
+    dated: Mapping[str, Dated],
+    *,
+    cosines: Mapping[str, float],
+    model: str | None,
+) -> str | None:
+    """The newest text that is about the same as the best hit, and newer; None if none is.
+
+    Args:
+        words: the query.
+        ranked: ids and scores, best first.
+        dated: of the first `DEPTH` of them.
+        cosines: between the query and what was found by meaning.
+        model: whose vectors are compared; None: words alone.
+    """
+    if not ranked or ranked[0][1] <= 0:
+        return None
+    (best, most), *others = ranked[:DEPTH]
+    here = dated[best]
+    newer = {
+        one: score
+        for one, score in others
+        if dated[one].at > here.at and dated[one].speaker == here.speaker
+    }
+    if not newer:
+        return None
+    said = {
+        one: _Words.of(text, here.speaker)
+        for one, text in fulltext.own_texts(tx, kind, [best, *newer], READ).items()
+    }
+    near = {} if model is None else _cosines(tx, model, best, list(newer))
+    weights = WITH_VECTORS if near else WITH_WORDS
+    names = _names(words) & said[best].different
+    nearest = _scaled(cosines)
+    alike = []
+    for one, score in newer.items():
+        unnamed = len(names - said[one].different) / len(names) if names else 0.0
+        length = math.log((said[best].count + said[one].count) / 20)
+        sure = (
+            weights.cosine * near.get(one, 0.0)
+            + weights.words * said[best].shared(said[one])
+            + weights.score * score / most
+            + weights.meaning * nearest.get(one, 0.0)
+            + weights.unnamed * unnamed
+            + weights.length * max(0.0, length)
+        )
+        if sure >= weights.least:
+            alike.append(one)
+    return max(alike, key=lambda one: dated[one].at, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What is compared of a text."""
+
+    different: frozenset[str]
+    """Stems of what are no function words."""
+    count: int
+    """Of all, at least 1."""
+
+    @classmethod
+    def of(cls, text: str, speaker: str | None) -> _Words:
+        # Who speaks is part of what is searched, and would make all that he says alike.
+        his = {word.casefold() for word in fulltext.words_of(speaker or "")}
+        found = [word for word in fulltext.words_of(text) if word.casefold() not in his]
+        return cls(_stems(word for word in found if not says_little(word)), max(1, len(found)))
+
+    def shared(self, other: _Words) -> float:
+        both = len(self.different) + len(other.different)
+        return 2 * len(self.different & other.different) / both if both else 0.0
+
+
+def _stems(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(word.casefold()[:STEM] for word in words)
+
+
+def _names(query: str) -> frozenset[str]:
+    """Words with a capital, which most scripts give to names."""
+    words = fulltext.words_of(query)
+    return _stems(word for word in words if word[:1].isupper() and not says_little(word))
+
+
+def _scaled(cosines: Mapping[str, float]) -> dict[str, float]:
+    if not cosines:
+        return {}
+    least, most = min(cosines.values()), max(cosines.values())
+    span = most - least
+    return {one: (value - least) / span if span > 0 else 1.0 for one, value in cosines.items()}
+
+
+def _cosines(tx: Transaction, model: str, best: str, others: Sequence[str]) -> dict[str, float]:
+    """Between the first and each of the others, by the nearest of their pieces; nothing where the
+    first has no vector yet."""
+    import numpy as np
+
+    pieces: dict[str, list[Vector]] = {}
+    for rows in vectors.of_owners(tx, model, [best, *others]):
+        for _, _, owner, data in rows:
+            pieces.setdefault(owner, []).append(np.frombuffer(data, "<f4"))
+    if best not in pieces:
+        return {}
+    first = pieces.pop(best)
+    return {
+        owner: max(float(one @ piece) for one in first for piece in of_it)
+        for owner, of_it in pieces.items()
+    }
