@@ -460,6 +460,9 @@ class Settings(Frozen):
     recall_hits: int = Field(default=4, ge=1, le=10)
     """With `recall="auto"`: how many are shown at most, and together no more than a twentieth of
     the budget."""
+    ranking: Literal["default", "generative_agents", "generative_agents_fixed", "blend"] = "default"
+    """What its own searches rank by, as `archive.search` says. Not `recent_confident`: that ranks
+    by nothing that a search asks for."""
     carry_over: bool = False
     """Whether a new conversation starts with what the others came to: their running summaries, and
     the last words of the latest. Off, since conversations may be with different people; for one

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from pagedaemon.agent import checked_name
 from pagedaemon.config import CHUNK_CHARS
 from pagedaemon.errors import InvalidInput, NotFound
-from pagedaemon.handles.arguments import checked_floor, checked_instant
+from pagedaemon.handles.arguments import checked_flag, checked_floor, checked_instant
 from pagedaemon.handles.page import Page, checked_id, offset_of, several, words
 from pagedaemon.handles.records import Record, all_given, checked_record, checked_records
 from pagedaemon.memory import archival
 from pagedaemon.memory.effects import sought
+from pagedaemon.memory.presets import preset, search_passages
 from pagedaemon.memory.search import find_passages
 from pagedaemon.messages import Label
 from pagedaemon.store import agents as agent_rows
@@ -54,9 +55,12 @@ class Passage:
     """When it stops being found; None: never."""
     position: int | None
     """Of a document's passage: its place there, from 1."""
+    purposes: tuple[str, ...]
+    """What it is for, in your own words."""
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What the score is the sum of: `keywords`, `meaning`."""
+    """What the score is the sum of: `keywords`, `meaning`, and `newer` where it comes before the
+    best hit because it is about the same and newer; with another `ranking` the parts of that."""
     via: str | None = None
     """What found it: `keywords` where words alone did, else the index that named it, `exact` or
     `chroma`; None where nothing was ranked."""
@@ -78,6 +82,7 @@ class AsyncArchive:
         importance: float | None = None,
         confidence: float = 1.0,
         source: str | None = None,
+        purposes: Sequence[str] = (),
         happened_at: datetime | None = None,
         expires_at: datetime | None = None,
     ) -> Passage:
@@ -87,6 +92,7 @@ class AsyncArchive:
             kind: `semantic`, `episodic`, `procedural` or `document`.
             importance: 1 to 10; None: not rated.
             confidence: 0 to 1.
+            purposes: what it is for, such as `"tone"`: `search(purposes=...)` asks for it.
             source: where it comes from, in your own words or as an id.
 
         Raises:
@@ -100,6 +106,7 @@ class AsyncArchive:
             importance=importance,
             confidence=confidence,
             source=source,
+            purposes=purposes,
             happened_at=happened_at,
             expires_at=expires_at,
         )
@@ -154,9 +161,12 @@ class AsyncArchive:
         *,
         tags: Sequence[str] = (),
         kinds: Sequence[str] = (),
+        purposes: Sequence[str] = (),
         start: datetime | None = None,
         end: datetime | None = None,
         floor: float | None = None,
+        ranking: str = "default",
+        refresh: bool = False,
         page: int = 0,
         page_size: int = 10,
     ) -> Page[Passage]:
@@ -166,15 +176,25 @@ class AsyncArchive:
             query: any of its words may match, and a record may be near to it without them. Words
                 that stand in very many records make no match where there are rarer ones.
             tags: any of them.
+            purposes: any of them.
             start: stored from this instant on.
             end: stored before this instant.
             floor: the least cosine, -1 to 1, of a record that no word found. None hides nothing:
                 what is far stands last.
+            ranking: by what they are ranked. `default`: words and meaning, and what is newer before
+                what it takes the place of. `generative_agents` (Park et al., 2023): relevance,
+                recency of use and importance, each scaled over what was found, in equal parts;
+                `generative_agents_fixed` scales each over its whole range. `blend`: 0.6 meaning,
+                0.25 recency of use with a half-life of 30 days, 0.15 names. `recent_confident`: the
+                three newest whose confidence is at least 0.8, whatever the query.
+            refresh: notes that the hits of this page were used, as the agent's own searches do:
+                `uses` and `used_at`, which recency goes by. Without it a search only reads.
 
         Raises:
             NotFound: the agent was deleted.
             InvalidInput: a negative page, a page size below 1, a datetime that is naive or that UTC
-                cannot express, a floor that is no cosine, or a value of another type.
+                cannot express, a floor that is no cosine, an unknown ranking, or a value of another
+                type.
         """
         offset = offset_of(page, page_size)
         asked = words(query)
@@ -185,17 +205,31 @@ class AsyncArchive:
             several(kinds, "kinds", archival.KINDS),
             checked_instant(start, "start"),
             checked_instant(end, "end"),
+            several(purposes, "purposes"),
         )
         floor = checked_floor(floor)
+        preset(ranking)
+        used = checked_flag(refresh, "refresh")
         near, pending = await sought(self._scheduler.meaning, asked, rows.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
             agent_rows.require_there(tx, self._agent_id)
-            return find_passages(
-                tx, asked, given, offset=offset, limit=page_size, near=near, floor=floor
+            found, total = search_passages(
+                tx,
+                asked,
+                given,
+                ranking=ranking,
+                offset=offset,
+                limit=page_size,
+                near=near,
+                floor=floor,
             )
+            if used:
+                rows.refresh(tx, [row.id for row in found], given.now)
+            return found, total
 
-        hits, total = await self._scheduler.store.read(work)
+        store = self._scheduler.store
+        hits, total = await (store.write(work) if used else store.read(work))
         return Page(tuple(map(_passage, hits)), total, page, page_size, pending)
 
     async def get(self, passage_id: str) -> Passage:
@@ -382,6 +416,7 @@ def _passage(row: PassageRow) -> Passage:
         row.happened_at,
         row.expires_at,
         row.position,
+        row.purposes,
         row.score,
         row.parts,
         row.via,

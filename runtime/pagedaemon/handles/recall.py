@@ -13,7 +13,7 @@ from pagedaemon.errors import NotFound
 from pagedaemon.handles.arguments import checked_floor, checked_instant
 from pagedaemon.handles.page import Page, offset_of, several, text_or_none, words
 from pagedaemon.memory.effects import sought
-from pagedaemon.memory.search import find_messages
+from pagedaemon.memory.presets import preset, search_messages
 from pagedaemon.messages import Message, Role
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import attachments
@@ -41,7 +41,8 @@ class RecallHit:
     it), `day` (its date, or that it was said at the time the query names), `speaker` (the query
     names who spoke), `episode` (what else was said at that time), `beside` (what was said just
     before or after), `answer` (it follows a question that fits), `length`, `statement` (it is no
-    question). What is 0 is left out."""
+    question), `newer` (it is about the same as the best hit, newer, and therefore before it). What
+    is 0 is left out. With another `ranking` the parts of that."""
     via: str | None = None
     """What found it: `keywords` where words alone did, else the index that named it, `exact` or
     `chroma`; None where nothing was ranked."""
@@ -76,6 +77,7 @@ class AsyncRecall:
         start: datetime | None = None,
         end: datetime | None = None,
         floor: float | None = None,
+        ranking: str = "default",
         page: int = 0,
         page_size: int = 10,
     ) -> Page[RecallHit]:
@@ -92,14 +94,19 @@ class AsyncRecall:
             end: before this instant.
             floor: the least cosine, -1 to 1, of a message that no word found. None hides nothing:
                 what is far stands last.
+            ranking: by what they are ranked, as `archive.search` says. Nobody rates messages, and
+                their last use is when they were said; there is no `recent_confident` of them.
 
         Raises:
             NotFound: the agent was deleted.
             InvalidInput: a negative page, a page size below 1, a datetime that is naive or that UTC
-                cannot express, a floor that is no cosine, or a value of another type.
+                cannot express, a floor that is no cosine, an unknown ranking, or a value of another
+                type.
         """
         offset = offset_of(page, page_size)
         asked = words(query)
+        preset(ranking, of="messages")
+        now = self._scheduler.clock.now()
         for value, what in ((author, "author"), (conversation_id, "conversation_id")):
             text_or_none(value, what)
         given = MessageFilter(
@@ -112,11 +119,18 @@ class AsyncRecall:
         )
         floor = checked_floor(floor)
         near, pending = await sought(self._scheduler.meaning, asked, queries.allowed(given))
-        now = self._scheduler.clock.now()
 
         def work(tx: Transaction) -> tuple[list[MessageHit], int]:
-            found = find_messages(
-                tx, asked, given, offset=offset, limit=page_size, near=near, floor=floor, now=now
+            found = search_messages(
+                tx,
+                asked,
+                given,
+                ranking=ranking,
+                now=now,
+                offset=offset,
+                limit=page_size,
+                near=near,
+                floor=floor,
             )
             if not found[1]:
                 agent_rows.require_there(tx, self._agent_id)

@@ -29,6 +29,8 @@ class Record:
     """0 to 1."""
     source: str | None = None
     """Where it comes from, in your own words or as an id."""
+    purposes: Sequence[str] = ()
+    """What it is for: `search(purposes=...)` asks for it."""
     happened_at: datetime | None = None
     expires_at: datetime | None = None
 
@@ -51,6 +53,7 @@ def checked_record(record: Record, now: datetime) -> NewPassage:
         source_kind="api",
         source_id=record.source,
         label="owner",
+        purposes=several(record.purposes, "purposes"),
         happened_at=checked_instant(record.happened_at, "happened_at"),
         expires_at=checked_instant(record.expires_at, "expires_at"),
     )

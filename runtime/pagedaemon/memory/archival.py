@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from pagedaemon.clock import local_minute
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.effects import Acting, Immediate, Told, sought
-from pagedaemon.memory.search import Near, blank_is_none, find_passages, surer
+from pagedaemon.memory.presets import search_passages
+from pagedaemon.memory.search import Near, blank_is_none, surer
 from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as message_rows
@@ -113,6 +114,7 @@ def check(new: NewPassage) -> None:
     """
     checked_text(new.text, "the passage")
     check_tags(new.tags)
+    check_tags(new.purposes, "purpose")
     for value, what in (
         (new.source_id, "the source"),
         (new.subject, "the subject"),
@@ -129,17 +131,17 @@ def check(new: NewPassage) -> None:
         raise InvalidInput(f"confidence goes from 0 to 1, not {new.confidence}")
 
 
-def check_tags(tags: tuple[str, ...]) -> None:
-    """Refuses what cannot be tags.
+def check_tags(tags: tuple[str, ...], what: str = "tag") -> None:
+    """Refuses what cannot be tags, or purposes.
 
     Raises:
         InvalidInput: more than 20, or one that is no line of 1 to 100 characters.
     """
     if len(tags) > MAX_TAGS:
-        raise InvalidInput(f"at most {MAX_TAGS} tags, not {len(tags)}")
+        raise InvalidInput(f"at most {MAX_TAGS} {what}s, not {len(tags)}")
     for tag in tags:
-        if len(checked_text(tag, "a tag")) > 100 or len(tag.splitlines()) > 1:
-            raise InvalidInput(f"a tag is one line of at most 100 characters: {tag[:40]!r}")
+        if len(checked_text(tag, f"a {what}")) > 100 or len(tag.splitlines()) > 1:
+            raise InvalidInput(f"a {what} is one line of at most 100 characters: {tag[:40]!r}")
 
 
 @dataclass
@@ -168,10 +170,11 @@ class SearchPassages:
         if self.page < 0:
             raise InvalidInput(f"page must be 0 or more, not {self.page}")
         offset = min(self.page, 10**9) * acting.page_size
-        hits, total = find_passages(
+        hits, total = search_passages(
             tx,
             blank_is_none(self.words),
             self._given(acting),
+            ranking=acting.ranking,
             offset=offset,
             limit=acting.page_size,
             near=self.near,

@@ -79,6 +79,8 @@ class Acting:
     page_chars: int = 4_000
     meaning: Nearby | None = None
     """None: searches are by words alone."""
+    ranking: str = "default"
+    """The preset that searches rank by."""
     letter: Letter | None = None
     """The mail that woke the agent, where mail did."""
 

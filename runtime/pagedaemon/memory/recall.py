@@ -15,7 +15,8 @@ from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
 from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, sought
 from pagedaemon.memory.eviction import Group, evictable, groups
-from pagedaemon.memory.search import Near, blank_is_none, find_messages, surer
+from pagedaemon.memory.presets import search_messages
+from pagedaemon.memory.search import Near, blank_is_none, surer
 from pagedaemon.messages import Label, Message, Role, checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
@@ -62,10 +63,12 @@ class SearchMessages:
     def apply(self, tx: Transaction, acting: Acting) -> Told:
         """Reads; the step that searches does not find itself. By date alone, oldest first."""
         offset = _offset(self.page, acting.page_size)
-        hits, total = find_messages(
+        hits, total = search_messages(
             tx,
             blank_is_none(self.words),
             self._given(acting),
+            ranking=acting.ranking,
+            now=acting.now,
             offset=offset,
             limit=acting.page_size,
             near=self.near,

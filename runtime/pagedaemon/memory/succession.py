@@ -58,7 +58,7 @@ class Likeness:
 
 
 WITH_VECTORS = Likeness(1.0, 0.5, 0.24, 0.5, -0.3, -0.2, 1.3)
-WITH_WORDS = Likeness(0.0, 1.0, 0.5, 0.0, -0.5, -0.3, 0.5)
+WITH_WORDS = Likeness(0.0, 1.0, 0.5, 0.0, -0.5, -0.3, 0.6)
 """Where there are no vectors to compare."""
 
 
@@ -107,7 +107,7 @@ def successor(
     }
     near = {} if model is None else _cosines(tx, model, best, list(newer))
     weights = WITH_VECTORS if near else WITH_WORDS
-    names = _names(words) & said[best].different
+    names = names_of(words) & said[best].different
     nearest = _scaled(cosines)
     alike = []
     for one, score in newer.items():
@@ -151,10 +151,15 @@ def _stems(words: Iterable[str]) -> frozenset[str]:
     return frozenset(word.casefold()[:STEM] for word in words)
 
 
-def _names(query: str) -> frozenset[str]:
-    """Words with a capital, which most scripts give to names."""
+def names_of(query: str) -> frozenset[str]:
+    """Stems of the words with a capital, which most scripts give to names."""
     words = fulltext.words_of(query)
     return _stems(word for word in words if word[:1].isupper() and not says_little(word))
+
+
+def names_in(names: frozenset[str], text: str) -> float:
+    """The share of these names that a text has; 0 of none."""
+    return len(names & _stems(fulltext.words_of(text))) / len(names) if names else 0.0
 
 
 def _scaled(cosines: Mapping[str, float]) -> dict[str, float]:

@@ -52,6 +52,7 @@ class NewPassage:
     subject: str | None = None
     attribute: str | None = None
     scope: str | None = None
+    purposes: tuple[str, ...] = ()
     happened_at: datetime | None = None
     expires_at: datetime | None = None
     position: int | None = None
@@ -81,6 +82,7 @@ class PassageRow:
     happened_at: datetime | None
     expires_at: datetime | None
     position: int | None
+    purposes: tuple[str, ...] = ()
     score: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
     """What the score is the sum of."""
@@ -99,6 +101,10 @@ class PassageFilter:
     kinds: tuple[str, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
+    purposes: tuple[str, ...] = ()
+    """Any of them."""
+    confidence: float | None = None
+    """The least."""
 
 
 _COLUMNS = (
@@ -118,6 +124,7 @@ _COLUMNS = (
     passages.c.happened_at,
     passages.c.expires_at,
     passages.c.position,
+    passages.c.purposes,
 )
 
 DOCUMENT = "file"
@@ -233,7 +240,7 @@ def _values(
         "subject": new.subject,
         "attribute": new.attribute,
         "scope": new.scope,
-        "purposes": [],
+        "purposes": list(new.purposes),
         "importance": new.importance,
         "confidence": new.confidence,
         "source_kind": new.source_kind,
@@ -296,6 +303,9 @@ def _conditions() -> dict[str, ColumnElement[bool]]:
     )
     tag = passage_tags.c.tag
     tagged = select(passage_tags.c.passage_id).where(tag.in_(select(listed("tags").c.value)))
+    purpose = func.json_each(column.purposes).table_valued("value").c.value
+    wanted = select(listed("purposes").c.value)
+    for_purposes = select(purpose).where(purpose.in_(wanted)).correlate(passages)
     return {
         "agent_id": column.archive_id.in_(mine),
         "now": _living(),
@@ -303,6 +313,8 @@ def _conditions() -> dict[str, ColumnElement[bool]]:
         "kinds": column.kind.in_(select(listed("kinds").c.value)),
         "start": column.created_at >= bindparam("start", type_=instant),
         "end": column.created_at < bindparam("end", type_=instant),
+        "purposes": for_purposes.exists(),
+        "confidence": column.confidence >= bindparam("confidence"),
     }
 
 
@@ -334,7 +346,8 @@ def _given(given: PassageFilter) -> dict[str, Any]:
     """The fields of a filter that filter."""
     values = {name: getattr(given, name) for name in _CONDITIONS}
     found = {name: value for name, value in values.items() if value not in (None, ())}
-    return found | {name: as_list(found[name]) for name in ("tags", "kinds") if name in found}
+    lists = ("tags", "kinds", "purposes")
+    return found | {name: as_list(found[name]) for name in lists if name in found}
 
 
 def in_order(
@@ -457,6 +470,6 @@ def _passages(tx: Transaction, rows: Sequence[Any]) -> list[PassageRow]:
         tags[passage_id].append(tag)
     found_passages: list[PassageRow] = []
     for row in rows:
-        values: tuple[Any, ...] = (*row[:4], tuple(tags[row[0]]), *row[4:16])
+        values: tuple[Any, ...] = (*row[:4], tuple(tags[row[0]]), *row[4:16], tuple(row[16]))
         found_passages.append(PassageRow(*values))
     return found_passages

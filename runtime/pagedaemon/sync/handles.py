@@ -51,6 +51,7 @@ class Recall(Handle[AsyncRecall]):
         start: datetime | None = None,
         end: datetime | None = None,
         floor: float | None = None,
+        ranking: str = "default",
         page: int = 0,
         page_size: int = 10,
     ) -> Page[RecallHit]:
@@ -63,6 +64,7 @@ class Recall(Handle[AsyncRecall]):
                 start=start,
                 end=end,
                 floor=floor,
+                ranking=ranking,
                 page=page,
                 page_size=page_size,
             )
@@ -126,6 +128,7 @@ class Archive(Handle[AsyncArchive]):
         importance: float | None = None,
         confidence: float = 1.0,
         source: str | None = None,
+        purposes: Sequence[str] = (),
         happened_at: datetime | None = None,
         expires_at: datetime | None = None,
     ) -> Passage:
@@ -137,6 +140,7 @@ class Archive(Handle[AsyncArchive]):
                 importance=importance,
                 confidence=confidence,
                 source=source,
+                purposes=purposes,
                 happened_at=happened_at,
                 expires_at=expires_at,
             )
@@ -151,9 +155,12 @@ class Archive(Handle[AsyncArchive]):
         *,
         tags: Sequence[str] = (),
         kinds: Sequence[str] = (),
+        purposes: Sequence[str] = (),
         start: datetime | None = None,
         end: datetime | None = None,
         floor: float | None = None,
+        ranking: str = "default",
+        refresh: bool = False,
         page: int = 0,
         page_size: int = 10,
     ) -> Page[Passage]:
@@ -162,9 +169,12 @@ class Archive(Handle[AsyncArchive]):
                 query,
                 tags=tags,
                 kinds=kinds,
+                purposes=purposes,
                 start=start,
                 end=end,
                 floor=floor,
+                ranking=ranking,
+                refresh=refresh,
                 page=page,
                 page_size=page_size,
             )

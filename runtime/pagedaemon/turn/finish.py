@@ -419,6 +419,7 @@ def _acting(turn: OpenTurn, draft: Draft, clock: Clock) -> Acting:
         page_chars=turn.body.page_chars,
         letter=turn.letter,
         meaning=turn.body.meaning,
+        ranking=turn.body.agent.settings.ranking,
     )
 
 

@@ -1,0 +1,209 @@
+"""Rankings by name, and searches that rank by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+
+from pagedaemon.errors import InvalidInput
+from pagedaemon.memory.formulas import (
+    Blend,
+    Formula,
+    GenerativeAgents,
+    RecentConfident,
+    Remembered,
+)
+from pagedaemon.memory.search import (
+    DEFAULT,
+    Near,
+    Ranking,
+    Scored,
+    find_messages,
+    find_passages,
+)
+from pagedaemon.memory.succession import names_in, names_of
+from pagedaemon.store import fulltext
+from pagedaemon.store import passages as passage_rows
+from pagedaemon.store import recall as message_rows
+from pagedaemon.store.candidates import Searched
+from pagedaemon.store.passages import PassageFilter, PassageRow
+from pagedaemon.store.recall import MessageFilter, MessageHit
+from pagedaemon.store.transaction import Transaction
+
+PRESETS: Mapping[str, Ranking | Formula | RecentConfident] = MappingProxyType(
+    {
+        "default": DEFAULT,
+        "generative_agents": GenerativeAgents(),
+        "generative_agents_fixed": GenerativeAgents(fixed_range=True),
+        "blend": Blend(),
+        "recent_confident": RecentConfident(),
+    }
+)
+"""What a search may be ranked by, by name."""
+
+READ = 2_000
+"""Characters of a text in which names are looked for."""
+
+
+def preset(name: str, *, of: str = "records") -> Ranking | Formula | RecentConfident:
+    """The ranking of that name.
+
+    Args:
+        of: what is ranked, `records` or `messages`; messages have neither purposes nor confidence.
+
+    Raises:
+        InvalidInput: there is none of that name for these; the text lists those that are.
+    """
+    known = known_presets(of)
+    if name not in known:
+        raise InvalidInput(f"{of} are ranked by one of {', '.join(known)}, not {name!r}")
+    return PRESETS[name]
+
+
+def known_presets(of: str = "records") -> list[str]:
+    """The names of the presets for `records`, or for `messages`."""
+    return [one for one in PRESETS if of == "records" or one != "recent_confident"]
+
+
+def search_passages(
+    tx: Transaction,
+    words: str | None,
+    given: PassageFilter,
+    *,
+    ranking: str,
+    offset: int,
+    limit: int,
+    near: Near | None = None,
+    floor: float | None = None,
+    floor_beside_words: float | None = None,
+) -> tuple[list[PassageRow], int]:
+    """One page of passages and the total, ranked by a preset: see `find_passages`.
+
+    A formula ranks the candidates it names; what else matches by words is on no page of it.
+    """
+    chosen = preset(ranking)
+    if isinstance(chosen, RecentConfident):
+        given = replace(given, confidence=max(given.confidence or 0.0, chosen.confidence))
+        rows, total = passage_rows.in_order(
+            tx, given, offset=offset, limit=max(0, min(limit, chosen.limit - offset))
+        )
+        return rows, min(total, chosen.limit)
+    if isinstance(chosen, Ranking) or words is None:
+        used = chosen if isinstance(chosen, Ranking) else DEFAULT
+        return find_passages(
+            tx,
+            words,
+            given,
+            offset=offset,
+            limit=limit,
+            near=near,
+            floor=floor,
+            floor_beside_words=floor_beside_words,
+            ranking=used,
+        )
+    least = _Floors(floor, floor_beside_words)
+    relevance = _relevance(tx, passage_rows.searched(given), words, near, least, chosen)
+    rows_of = passage_rows.by_ids(tx, list(relevance))
+    names = names_of(words)
+    known = {
+        one: Remembered(
+            row.used_at or row.created_at,
+            row.importance,
+            names_in(names, " ".join([row.text[:READ], *row.tags])),
+        )
+        for one, row in rows_of.items()
+    }
+    ranked = chosen.ranked(relevance, known, given.now)
+    return [
+        replace(rows_of[one.id], score=one.score, parts=one.parts, via=_via(one, near))
+        for one in ranked[offset : offset + limit]
+    ], len(ranked)
+
+
+def search_messages(
+    tx: Transaction,
+    words: str | None,
+    given: MessageFilter,
+    *,
+    ranking: str,
+    now: datetime,
+    offset: int,
+    limit: int,
+    near: Near | None = None,
+    floor: float | None = None,
+    floor_beside_words: float | None = None,
+    oldest_first: bool = False,
+) -> tuple[list[MessageHit], int]:
+    """The same of messages, which nobody rates and whose last use is when they were said."""
+    chosen = preset(ranking, of="messages")
+    assert not isinstance(chosen, RecentConfident), "no preset of messages"
+    if isinstance(chosen, Ranking) or words is None:
+        used = chosen if isinstance(chosen, Ranking) else DEFAULT
+        return find_messages(
+            tx,
+            words,
+            given,
+            offset=offset,
+            limit=limit,
+            near=near,
+            floor=floor,
+            floor_beside_words=floor_beside_words,
+            ranking=used,
+            oldest_first=oldest_first,
+            now=now,
+        )
+    least = _Floors(floor, floor_beside_words)
+    relevance = _relevance(tx, message_rows.searched(given), words, near, least, chosen)
+    texts = fulltext.own_texts(tx, "message", list(relevance), READ)
+    names = names_of(words)
+    known = {
+        one: Remembered(at, named=names_in(names, f"{speaker} {texts.get(one, '')}"))
+        for one, (_, at, speaker) in message_rows.places(tx, list(relevance)).items()
+    }
+    ranked = chosen.ranked(relevance, known, now)
+    shown = ranked[offset : offset + limit]
+    rows = message_rows.by_ids(tx, [one.id for one in shown])
+    return [MessageHit(*rows[one.id], one.score, one.parts, _via(one, near)) for one in shown], len(
+        ranked
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Floors:
+    """The least cosines of a hit that no word found: where none found anything, and beside such."""
+
+    alone: float | None
+    beside_words: float | None
+
+
+def _relevance(
+    tx: Transaction,
+    searched: Searched,
+    words: str,
+    near: Near | None,
+    least: _Floors,
+    formula: Formula,
+) -> dict[str, float]:
+    """Of the candidates: the nearest, then the best by words. What words alone found is as far as
+    the farthest of what meaning found; where nothing has a cosine, words are the relevance."""
+    cosines = {} if near is None else near.cosines
+    matches = searched.matches(tx, words)
+    found = searched.chosen(tx, words, matches, cosines, formula.by_words)
+    by_words = list(matches.scores)[: formula.by_words]
+    if not cosines:
+        most = max(matches.scores.values(), default=0.0)
+        return {one: matches.scores[one] / most if most > 0 else 1.0 for one in by_words}
+    beside = matches.scores and least.beside_words is not None
+    floor = least.beside_words if beside else least.alone
+    kept = [
+        one for one in found.near if floor is None or cosines[one] >= floor or one in found.keywords
+    ]
+    nearest = sorted(kept, key=lambda one: -cosines[one])[: formula.near]
+    farthest = min(cosines.values())
+    return {one: cosines.get(one, farthest) for one in dict.fromkeys([*nearest, *by_words])}
+
+
+def _via(scored: Scored, near: Near | None) -> str:
+    return near.via if near is not None and scored.id in near.cosines else "keywords"
