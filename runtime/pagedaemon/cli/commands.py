@@ -17,6 +17,7 @@ from pagedaemon.cli.approvals import approvals
 from pagedaemon.cli.archive import archive
 from pagedaemon.cli.chat import Chat, piped
 from pagedaemon.cli.doctor import doctor
+from pagedaemon.cli.evaluation import evaluation
 from pagedaemon.cli.opening import MAIN, Place, Wanted, ask_for_model, place_options
 from pagedaemon.cli.outcomes import outcomes
 from pagedaemon.cli.progress import progress
@@ -65,6 +66,7 @@ commands.add_command(approvals)
 commands.add_command(archive)
 commands.add_command(doctor)
 commands.add_command(outcomes)
+commands.add_command(evaluation)
 commands.add_command(recall)
 commands.add_command(reindex)
 

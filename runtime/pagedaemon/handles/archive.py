@@ -165,6 +165,7 @@ class AsyncArchive:
         start: datetime | None = None,
         end: datetime | None = None,
         floor: float | None = None,
+        sure: bool = False,
         ranking: str = "default",
         refresh: bool = False,
         page: int = 0,
@@ -181,6 +182,8 @@ class AsyncArchive:
             end: stored before this instant.
             floor: the least cosine, -1 to 1, of a record that no word found. None hides nothing:
                 what is far stands last.
+            sure: as the agent's own searches: nothing that is only far, and nothing at all where
+                nothing found is likely to answer.
             ranking: by what they are ranked. `default`: words and meaning, and what is newer before
                 what it takes the place of. `generative_agents` (Park et al., 2023): relevance,
                 recency of use and importance, each scaled over what was found, in equal parts;
@@ -210,6 +213,7 @@ class AsyncArchive:
         floor = checked_floor(floor)
         preset(ranking)
         used = checked_flag(refresh, "refresh")
+        checked_flag(sure, "sure")
         near, pending = await sought(self._scheduler.meaning, asked, rows.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
@@ -223,6 +227,7 @@ class AsyncArchive:
                 limit=page_size,
                 near=near,
                 floor=floor,
+                sure=sure,
             )
             if used:
                 rows.refresh(tx, [row.id for row in found], given.now)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from pagedaemon.config import IMPORTED
 from pagedaemon.errors import NotFound
-from pagedaemon.handles.arguments import checked_floor, checked_instant
+from pagedaemon.handles.arguments import checked_flag, checked_floor, checked_instant
 from pagedaemon.handles.page import Page, offset_of, several, text_or_none, words
 from pagedaemon.memory.effects import sought
 from pagedaemon.memory.presets import preset, search_messages
@@ -77,6 +77,7 @@ class AsyncRecall:
         start: datetime | None = None,
         end: datetime | None = None,
         floor: float | None = None,
+        sure: bool = False,
         ranking: str = "default",
         page: int = 0,
         page_size: int = 10,
@@ -94,6 +95,8 @@ class AsyncRecall:
             end: before this instant.
             floor: the least cosine, -1 to 1, of a message that no word found. None hides nothing:
                 what is far stands last.
+            sure: as the agent's own searches: nothing that is only far, and nothing at all where
+                nothing found is likely to answer.
             ranking: by what they are ranked, as `archive.search` says. Nobody rates messages, and
                 their last use is when they were said; there is no `recent_confident` of them.
 
@@ -106,6 +109,7 @@ class AsyncRecall:
         offset = offset_of(page, page_size)
         asked = words(query)
         preset(ranking, of="messages")
+        checked_flag(sure, "sure")
         now = self._scheduler.clock.now()
         for value, what in ((author, "author"), (conversation_id, "conversation_id")):
             text_or_none(value, what)
@@ -131,6 +135,7 @@ class AsyncRecall:
                 limit=page_size,
                 near=near,
                 floor=floor,
+                sure=sure,
             )
             if not found[1]:
                 agent_rows.require_there(tx, self._agent_id)

@@ -10,7 +10,7 @@ from pagedaemon.clock import local_minute
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.effects import Acting, Immediate, Told, sought
 from pagedaemon.memory.presets import search_passages
-from pagedaemon.memory.search import Near, blank_is_none, surer
+from pagedaemon.memory.search import Near, blank_is_none
 from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as message_rows
@@ -178,8 +178,7 @@ class SearchPassages:
             offset=offset,
             limit=acting.page_size,
             near=self.near,
-            floor=None if self.near is None else self.near.floor,
-            floor_beside_words=surer(self.near),
+            sure=True,
         )
         if not hits:
             _, searched = agent_rows.counts(tx, acting.agent_id)

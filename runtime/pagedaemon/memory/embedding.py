@@ -200,7 +200,11 @@ class Meaning:
             self._start_after(self._pause())
             return None
         cosines = {hit.owner_id: hit.score for hit in found.hits}
-        return Near(cosines, found.via, self._embedder.floor, self.model) if cosines else None
+        if not cosines:
+            return None
+        # Not part of the protocol: embedders were written before there was one.
+        sure = getattr(self._embedder, "sure", None)
+        return Near(cosines, found.via, self._embedder.floor, self.model, sure)
 
     async def waiting(self, *, changing: bool = False) -> int:
         """How many texts meaning cannot find yet, because they wait for their vectors.

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from pagedaemon.errors import InvalidInput
+from pagedaemon.memory.assurance import LOOKED_AT, answered
 from pagedaemon.memory.formulas import (
     Blend,
     Formula,
@@ -22,6 +23,7 @@ from pagedaemon.memory.search import (
     Scored,
     find_messages,
     find_passages,
+    surer,
 )
 from pagedaemon.memory.succession import names_in, names_of
 from pagedaemon.store import fulltext
@@ -77,11 +79,15 @@ def search_passages(
     limit: int,
     near: Near | None = None,
     floor: float | None = None,
-    floor_beside_words: float | None = None,
+    sure: bool = False,
 ) -> tuple[list[PassageRow], int]:
     """One page of passages and the total, ranked by a preset: see `find_passages`.
 
     A formula ranks the candidates it names; what else matches by words is on no page of it.
+
+    Args:
+        sure: as a tool searches: nothing that is only far, and nothing at all where nothing found
+            is likely to answer (`assurance`).
     """
     chosen = preset(ranking)
     if isinstance(chosen, RecentConfident):
@@ -90,21 +96,42 @@ def search_passages(
             tx, given, offset=offset, limit=max(0, min(limit, chosen.limit - offset))
         )
         return rows, min(total, chosen.limit)
-    if isinstance(chosen, Ranking) or words is None:
-        used = chosen if isinstance(chosen, Ranking) else DEFAULT
-        return find_passages(
-            tx,
-            words,
-            given,
-            offset=offset,
-            limit=limit,
-            near=near,
-            floor=floor,
-            floor_beside_words=floor_beside_words,
-            ranking=used,
-        )
-    least = _Floors(floor, floor_beside_words)
-    relevance = _relevance(tx, passage_rows.searched(given), words, near, least, chosen)
+    least = _Floors.of(near, floor, sure)
+
+    def page(begin: int, size: int) -> tuple[list[PassageRow], int]:
+        if isinstance(chosen, Ranking) or words is None:
+            return find_passages(
+                tx,
+                words,
+                given,
+                offset=begin,
+                limit=size,
+                near=near,
+                floor=least.alone,
+                floor_beside_words=least.beside_words,
+                ranking=chosen if isinstance(chosen, Ranking) else DEFAULT,
+            )
+        return _passages_by(tx, words, given, chosen, begin, size, near, least)
+
+    hits, total = page(offset, limit)
+    if sure and words is not None and hits:
+        best = [hit.id for hit in (hits if _first(offset, limit) else page(0, LOOKED_AT)[0])]
+        if not answered(tx, "passage", words, best[:LOOKED_AT], near):
+            return [], 0
+    return hits, total
+
+
+def _passages_by(
+    tx: Transaction,
+    words: str,
+    given: PassageFilter,
+    formula: Formula,
+    offset: int,
+    limit: int,
+    near: Near | None,
+    least: _Floors,
+) -> tuple[list[PassageRow], int]:
+    relevance = _relevance(tx, passage_rows.searched(given), words, near, least, formula)
     rows_of = passage_rows.by_ids(tx, list(relevance))
     names = names_of(words)
     known = {
@@ -115,7 +142,7 @@ def search_passages(
         )
         for one, row in rows_of.items()
     }
-    ranked = chosen.ranked(relevance, known, given.now)
+    ranked = formula.ranked(relevance, known, given.now)
     return [
         replace(rows_of[one.id], score=one.score, parts=one.parts, via=_via(one, near))
         for one in ranked[offset : offset + limit]
@@ -133,36 +160,67 @@ def search_messages(
     limit: int,
     near: Near | None = None,
     floor: float | None = None,
-    floor_beside_words: float | None = None,
+    sure: bool = False,
     oldest_first: bool = False,
 ) -> tuple[list[MessageHit], int]:
     """The same of messages, which nobody rates and whose last use is when they were said."""
     chosen = preset(ranking, of="messages")
     assert not isinstance(chosen, RecentConfident), "no preset of messages"
-    if isinstance(chosen, Ranking) or words is None:
-        used = chosen if isinstance(chosen, Ranking) else DEFAULT
-        return find_messages(
-            tx,
-            words,
-            given,
-            offset=offset,
-            limit=limit,
-            near=near,
-            floor=floor,
-            floor_beside_words=floor_beside_words,
-            ranking=used,
-            oldest_first=oldest_first,
-            now=now,
-        )
-    least = _Floors(floor, floor_beside_words)
-    relevance = _relevance(tx, message_rows.searched(given), words, near, least, chosen)
+    least = _Floors.of(near, floor, sure)
+
+    def page(begin: int, size: int) -> tuple[list[MessageHit], int]:
+        if isinstance(chosen, Ranking) or words is None:
+            return find_messages(
+                tx,
+                words,
+                given,
+                offset=begin,
+                limit=size,
+                near=near,
+                floor=least.alone,
+                floor_beside_words=least.beside_words,
+                ranking=chosen if isinstance(chosen, Ranking) else DEFAULT,
+                oldest_first=oldest_first,
+                now=now,
+            )
+        return _messages_by(tx, words, given, chosen, now, begin, size, near, least)
+
+    hits, total = page(offset, limit)
+    if sure and words is not None and hits:
+        first = (hits if _first(offset, limit) else page(0, LOOKED_AT)[0])[:LOOKED_AT]
+        speakers = {hit.message.author or hit.message.role for hit in first}
+        ids = [hit.message.id for hit in first]
+        # Who asks for a day is answered by what was said then, whatever it was.
+        dated = any("day" in hit.parts for hit in first)
+        if not dated and not answered(tx, "message", words, ids, near, speakers=speakers):
+            return [], 0
+    return hits, total
+
+
+def _first(offset: int, limit: int) -> bool:
+    """Whether a page shows all of the best that are looked at."""
+    return offset == 0 and limit >= LOOKED_AT
+
+
+def _messages_by(
+    tx: Transaction,
+    words: str,
+    given: MessageFilter,
+    formula: Formula,
+    now: datetime,
+    offset: int,
+    limit: int,
+    near: Near | None,
+    least: _Floors,
+) -> tuple[list[MessageHit], int]:
+    relevance = _relevance(tx, message_rows.searched(given), words, near, least, formula)
     texts = fulltext.own_texts(tx, "message", list(relevance), READ)
     names = names_of(words)
     known = {
         one: Remembered(at, named=names_in(names, f"{speaker} {texts.get(one, '')}"))
         for one, (_, at, speaker) in message_rows.places(tx, list(relevance)).items()
     }
-    ranked = chosen.ranked(relevance, known, now)
+    ranked = formula.ranked(relevance, known, now)
     shown = ranked[offset : offset + limit]
     rows = message_rows.by_ids(tx, [one.id for one in shown])
     return [MessageHit(*rows[one.id], one.score, one.parts, _via(one, near)) for one in shown], len(
@@ -176,6 +234,12 @@ class _Floors:
 
     alone: float | None
     beside_words: float | None
+
+    @classmethod
+    def of(cls, near: Near | None, floor: float | None, sure: bool) -> _Floors:
+        if sure and floor is None and near is not None:
+            return cls(near.floor, surer(near))
+        return cls(floor, None)
 
 
 def _relevance(
@@ -193,8 +257,9 @@ def _relevance(
     found = searched.chosen(tx, words, matches, cosines, formula.by_words)
     by_words = list(matches.scores)[: formula.by_words]
     if not cosines:
-        most = max(matches.scores.values(), default=0.0)
-        return {one: matches.scores[one] / most if most > 0 else 1.0 for one in by_words}
+        scores = {one: matches.scores[one].score for one in by_words}
+        most = max(scores.values(), default=0.0)
+        return {one: score / most if most > 0 else 1.0 for one, score in scores.items()}
     beside = matches.scores and least.beside_words is not None
     floor = least.beside_words if beside else least.alone
     kept = [

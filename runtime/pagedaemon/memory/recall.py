@@ -16,7 +16,7 @@ from pagedaemon.media import pictures
 from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, sought
 from pagedaemon.memory.eviction import Group, evictable, groups
 from pagedaemon.memory.presets import search_messages
-from pagedaemon.memory.search import Near, blank_is_none, surer
+from pagedaemon.memory.search import Near, blank_is_none
 from pagedaemon.messages import Label, Message, Role, checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
@@ -72,10 +72,8 @@ class SearchMessages:
             offset=offset,
             limit=acting.page_size,
             near=self.near,
-            floor=None if self.near is None else self.near.floor,
-            floor_beside_words=surer(self.near),
+            sure=True,
             oldest_first=True,
-            now=acting.now,
         )
         asked = self.words if self.words is not None else f"{self.start} to {self.end}"
         if not hits:

@@ -106,6 +106,8 @@ class Near:
     """The cosine under which a hit of this embedding model means nothing; None if unknown."""
     model: str | None = None
     """By whose vectors what was found can be compared with each other; None: by none."""
+    sure: float | None = None
+    """The cosine from which a hit of this embedding model is likely an answer; None if unknown."""
 
 
 def fuse(

@@ -26,7 +26,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -377,7 +377,15 @@ def _meant(
 _OWN = "text"
 
 
-def coverage(tx: Transaction, kind: Kind, query: str, ids: Sequence[str]) -> dict[str, float]:
+def coverage(
+    tx: Transaction,
+    kind: Kind,
+    query: str,
+    ids: Sequence[str],
+    *,
+    telling: bool = False,
+    without: Collection[str] = (),
+) -> dict[str, float]:
     """How much of a query the texts with these ids cover, from 0 to 1: the weight of its words that
     they have over the weight of all, of the `MOST_WEIGHED` heaviest. Comparable between queries,
     which the score of a match is not.
@@ -386,12 +394,19 @@ def coverage(tx: Transaction, kind: Kind, query: str, ids: Sequence[str]) -> dic
     (Robertson and Zaragoza, 2009, in the form of Lucene, which is above 0 in the smallest index).
     What stands nowhere weighs as much as what stands in one text, and what `telling` would find
     too frequent nothing.
+
+    Args:
+        telling: function words do not count, where the query has others.
+        without: names whose words do not count either.
     """
     words, _ = _TABLES[kind]
+    left_out = {word.casefold() for name in without for word in words_of(name)}
+    asked = telling_terms(query) if telling else _query_terms(query)
+    terms = [term for term in asked if term.strip('"').casefold() not in left_out]
     # The last number given: no less than there are texts, and known without counting them.
     texts = int(tx.scalar(select(func.coalesce(func.max(words.c.number), 0))))
     weights: dict[str, float] = {}
-    for term, frequency in _frequencies(tx, kind, _query_terms(query)).items():
+    for term, frequency in _frequencies(tx, kind, terms).items():
         found = max(1, frequency)
         if found <= MOST_MATCHES:
             weights[term] = math.log(1 + (max(texts - found, 0) + 0.5) / (found + 0.5))

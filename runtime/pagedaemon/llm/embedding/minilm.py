@@ -60,6 +60,11 @@ def missing_packages() -> list[str]:
     return [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
 
 
+SURE = 0.575
+"""Cosine from which a hit is likely an answer whatever its words are: half of the way from the
+floor to 1. Where the best is less, its words count too: `memory/assurance.py`."""
+
+
 class MiniLM:
     """Embeds in a thread of its own, a few texts at a time, so that a query has its turn between
     the batches of a long list.
@@ -74,6 +79,7 @@ class MiniLM:
     name = "minilm-l6-v2-int8"
     dimension = DIMENSION
     floor = FLOOR
+    sure = SURE
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads

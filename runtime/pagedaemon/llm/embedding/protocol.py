@@ -33,6 +33,9 @@ class Embedder(Protocol):
         """Cosine under which hits of this embedder mean nothing. None: unknown.
 
         Models differ so much in it that no other embedder's may be used instead.
+
+        An embedder may have `sure` beside it: the cosine from which a hit is likely an answer. Only
+        then an agent's searches say that nothing is there where all that was found is less.
         """
 
     async def embed(self, texts: Sequence[str], *, purpose: Purpose) -> list[Vector]:
