@@ -10,6 +10,7 @@ that is common as a name of something.
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 _BY_LANGUAGE = {
     "en": """
@@ -85,6 +86,7 @@ _WORDS = frozenset(
 )
 
 
+@lru_cache(maxsize=20_000)
 def says_little(word: str) -> bool:
     """Whether a word, as it was written, is a function word. One in capitals is a name or an
     abbreviation: IT, WHO, US."""
