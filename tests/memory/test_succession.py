@@ -50,9 +50,9 @@ TALK = (
 async def test_the_newer_of_two_that_say_the_same_comes_first(lin: AsyncAgent) -> None:
     await say(
         lin,
-        ("Lin", "I live in Porto."),
+        ("Lin", "I live in Porto, in a street with old trees."),
         *TALK,
-        ("Lin", "I live in Leeds, in a street with old trees."),
+        ("Lin", "I live in Leeds."),
     )
     first, second, *_ = await asked(lin, "Where does Lin live?")
     assert "Leeds" in first.text

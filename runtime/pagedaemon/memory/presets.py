@@ -218,7 +218,7 @@ def _messages_by(
     names = names_of(words)
     known = {
         one: Remembered(at, named=names_in(names, f"{speaker} {texts.get(one, '')}"))
-        for one, (_, at, speaker) in message_rows.places(tx, list(relevance)).items()
+        for one, (_, at, speaker, *_) in message_rows.places(tx, list(relevance), tail=0).items()
     }
     ranked = formula.ranked(relevance, known, now)
     shown = ranked[offset : offset + limit]
