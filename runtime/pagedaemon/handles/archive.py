@@ -16,10 +16,6 @@ from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.handles.arguments import checked_flag, checked_floor, checked_instant
 from pagedaemon.handles.page import Page, checked_id, offset_of, several, words
 from pagedaemon.handles.records import Record, all_given, checked_record, checked_records
-from pagedaemon.memory import archival
-from pagedaemon.memory.effects import sought
-from pagedaemon.memory.presets import preset, search_passages
-from pagedaemon.memory.search import find_passages
 from pagedaemon.messages import Label
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import passages as rows
@@ -145,6 +141,8 @@ class AsyncArchive:
     async def _keep(
         self, new: Sequence[NewPassage], now: datetime, *, after: int = 0
     ) -> list[Passage]:
+        from pagedaemon.memory import archival
+
         begin = now + after * archival.APART
 
         def work(tx: Transaction) -> list[Passage]:
@@ -199,13 +197,18 @@ class AsyncArchive:
                 cannot express, a floor that is no cosine, an unknown ranking, or a value of another
                 type.
         """
+        # What ranks is loaded by the first search.
+        from pagedaemon.memory.archival import KINDS
+        from pagedaemon.memory.effects import sought
+        from pagedaemon.memory.presets import preset, search_passages
+
         offset = offset_of(page, page_size)
         asked = words(query)
         given = PassageFilter(
             self._agent_id,
             self._scheduler.clock.now(),
             several(tags, "tags"),
-            several(kinds, "kinds", archival.KINDS),
+            several(kinds, "kinds", KINDS),
             checked_instant(start, "start"),
             checked_instant(end, "end"),
             several(purposes, "purposes"),
@@ -284,6 +287,8 @@ class AsyncArchive:
         Raises:
             NotFound: the agent was deleted.
         """
+        from pagedaemon.memory.search import find_passages
+
         given = PassageFilter(self._agent_id, self._scheduler.clock.now())
 
         def work(tx: Transaction) -> int:

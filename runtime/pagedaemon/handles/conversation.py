@@ -16,7 +16,6 @@ from pagedaemon.handles.turns import (
     checked_states,
     turn_row,
 )
-from pagedaemon.memory import carrying
 from pagedaemon.messages import Message
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
@@ -196,6 +195,8 @@ class AsyncConversations:
         before = continue_from
         if before is not None:
             before = checked_name(before, "the name of the conversation to continue from")
+
+        from pagedaemon.memory import carrying
 
         def work(tx: Transaction) -> ConversationRow:
             agent = agent_rows.require(tx, self._agent_id)

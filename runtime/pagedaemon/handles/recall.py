@@ -12,8 +12,6 @@ from pagedaemon.config import IMPORTED
 from pagedaemon.errors import NotFound
 from pagedaemon.handles.arguments import checked_flag, checked_floor, checked_instant
 from pagedaemon.handles.page import Page, offset_of, several, text_or_none, words
-from pagedaemon.memory.effects import sought
-from pagedaemon.memory.presets import preset, search_messages
 from pagedaemon.messages import Message, Role
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import attachments
@@ -106,6 +104,10 @@ class AsyncRecall:
                 cannot express, a floor that is no cosine, an unknown ranking, or a value of another
                 type.
         """
+        # What ranks is loaded by the first search.
+        from pagedaemon.memory.effects import sought
+        from pagedaemon.memory.presets import preset, search_messages
+
         offset = offset_of(page, page_size)
         asked = words(query)
         preset(ranking, of="messages")

@@ -9,7 +9,6 @@ from datetime import datetime
 from pagedaemon.errors import InvalidInput, InvalidRecord
 from pagedaemon.handles.arguments import checked_instant, checked_many
 from pagedaemon.handles.page import number, several, text_or_none
-from pagedaemon.memory import archival
 from pagedaemon.store.passages import NewPassage
 
 
@@ -57,7 +56,9 @@ def checked_record(record: Record, now: datetime) -> NewPassage:
         happened_at=checked_instant(record.happened_at, "happened_at"),
         expires_at=checked_instant(record.expires_at, "expires_at"),
     )
-    archival.check(new)
+    from pagedaemon.memory.archival import check
+
+    check(new)
     if new.expires_at is not None and new.expires_at <= now:
         raise InvalidInput("expires_at lies in the past: the record would be gone at once")
     return new

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pagedaemon.events import BlockChange
-from pagedaemon.memory.search import DEFAULT, Near
 from pagedaemon.messages import Label
 from pagedaemon.store.candidates import Allowed
 from pagedaemon.store.fulltext import match_expression
 from pagedaemon.store.journal import Letter
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.search import Near
 
 
 class Nearby(Protocol):
@@ -43,6 +45,8 @@ async def nearby(meaning: Nearby | None, words: str | None, allowed: Allowed) ->
     # What has neither a letter nor a digit means nothing that could be near.
     if meaning is None or words is None or match_expression(words) is None:
         return None
+    from pagedaemon.memory.search import DEFAULT
+
     return await meaning.near(words, allowed, DEFAULT.candidates)
 
 
