@@ -354,7 +354,7 @@ class Scheduler:
         try:
             running.begin()
             if claimed is None:
-                place = await self._places.claimed(running.turn_id, running.conversation_id)
+                place = await self._places.claimed(running)
                 if isinstance(place, Turn):
                     await self._tell_end(running, place)
                     if (error := error_of(place)) is not None:
@@ -434,7 +434,7 @@ class Scheduler:
     async def _stopped(self, running: Running, claimed: Claimed | None) -> Turn:
         """The end of a turn that was stopped: written, if it is not yet."""
         if self._closed and (running.lasting or (running.taken_up and not running.heard)):
-            return await self._left(running.turn_id, claimed)
+            return await self._left(running, claimed)
         if claimed is None:
             found = await self._places.withdrawn(running.turn_id)
             if isinstance(found, Turn):
@@ -445,7 +445,7 @@ class Scheduler:
             return claimed.turn.ended
         return await self._loop.close(claimed.turn, "cancelled")
 
-    async def _left(self, turn_id: str, claimed: Claimed | None) -> Turn:
+    async def _left(self, running: Running, claimed: Claimed | None) -> Turn:
         """Leaves a turn to the next who opens the store; or its end, where it had just ended.
 
         Raises:
@@ -453,11 +453,14 @@ class Scheduler:
         """
 
         def work(tx: Transaction) -> Turn | None:
-            row = journal.turn_by_id(tx, turn_id)
+            row = journal.turn_by_id(tx, running.turn_id)
             if row is not None and row.status == "done":
                 return journal.turn_record(tx, row)
             if row is not None and claimed is not None:
-                journal.put_back(tx, turn_id, claimed.turn.lease)
+                journal.put_back(tx, row.id, claimed.turn.lease)
+            # A claim that was on its way when we were stopped is committed before this, or never.
+            elif row is not None and (lease := running.asked_for) and journal.holds(tx, lease):
+                journal.put_back(tx, row.id, lease)
             return None
 
         ended = await self.store.write(work)

@@ -56,13 +56,16 @@ class Places:
         self._take_over = take_over
         self.closed = False
 
-    async def claimed(self, turn_id: str, conversation_id: str) -> Claimed | Turn:
+    async def claimed(self, running: Running) -> Claimed | Turn:
         """Waits until a turn is the first of its conversation, and claims it; or its end, where
         another process has brought it there.
 
         Raises:
             NotFound: it was deleted.
+            asyncio.CancelledError: the caller was stopped. A claim that was on its way may be
+                committed all the same: `Running.asked_for`.
         """
+        turn_id, conversation_id = running.turn_id, running.conversation_id
 
         def look(tx: Transaction) -> tuple[TurnRow, Head, TurnRow | None] | Turn:
             row = _open(tx, turn_id)
@@ -79,7 +82,7 @@ class Places:
             row, head, first = seen
             mine = first is not None and first.id == turn_id
             if mine and not self._claims.held(head) and conversation_id not in self._in_hand:
-                claimed = await self._take_up(row, head)
+                claimed = await self._take_up(running, row, head)
                 if claimed is not None:
                     return claimed
             elif first is not None and not mine:
@@ -87,11 +90,17 @@ class Places:
             ours = first is not None and not mine and first.id in self._here
             await wait(news, LONG_POLL if ours else POLL)
 
-    async def _take_up(self, row: TurnRow, head: Head) -> Claimed | None:
+    async def _take_up(self, running: Running, row: TurnRow, head: Head) -> Claimed | None:
         """Claims a turn, after memory was searched for what wakes its agent, where it shall be."""
         asked = self._claims.asked(row, head)
         found = () if asked is None else await seek(self._store, self._meaning, asked)
-        return await self._store.write(lambda tx: self._claims.take_up(tx, row.id, asked, found))
+
+        def work(tx: Transaction) -> Claimed | None:
+            claimed = self._claims.take_up(tx, row.id, asked, found)
+            running.asked_for = None if claimed is None else claimed.turn.lease
+            return claimed
+
+        return await self._store.write(work)
 
     async def end_of(self, turn_id: str, conversation_id: str) -> Turn:
         """Waits for the end of a turn, whoever runs it, and sees to it that somebody does.

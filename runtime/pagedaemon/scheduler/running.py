@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from pagedaemon.errors import LeaseLost, ModelError
 from pagedaemon.events import Event, Turn, TurnEnded
+from pagedaemon.store.journal import Lease
 
 
 class Running:
@@ -21,6 +22,8 @@ class Running:
             closing the runtime leaves it to the next who opens the store.
         lost: that another worker has taken it over.
         number: of the last committed event that was told.
+        asked_for: the lease of the claim that was last asked of the store, whether or not that is
+            committed: whoever asked may have been stopped meanwhile.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class Running:
         self.lasting = lasting
         self.lost: LeaseLost | None = None
         self.number = 0
+        self.asked_for: Lease | None = None
         self._events: list[Event] = []
         self._changed = asyncio.Event()
         self._over = asyncio.Event()

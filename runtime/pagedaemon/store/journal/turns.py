@@ -359,6 +359,15 @@ def fence(tx: Transaction, lease: Lease) -> None:
     _fenced(tx, lease, _FENCE, {"until": lease.runs_out()})
 
 
+def holds(tx: Transaction, lease: Lease) -> bool:
+    """Whether a conversation is held under this very lease: its claim was committed, and no other
+    has come since."""
+    epoch = select(conversations.c.epoch).where(
+        conversations.c.id == lease.conversation_id, conversations.c.lease_owner == lease.owner
+    )
+    return bool(tx.scalar(epoch) == lease.epoch)
+
+
 def renew(tx: Transaction, lease: Lease, turn_id: str) -> bool:
     """As `fence`, while a turn is in hand. Returns whether it was asked to stop.
 
