@@ -196,6 +196,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "due": ["archival_memory_insert"],
         "waiting": True,
     },
+    "results/interrupted": {"tool": "weather"},
     "results/not_run": {"tool": "weather"},
     "results/nothing_found": {"query": "blue pot", "total_searched": 120, "pending": 7},
     "results/page": {"ref": "message-1", "page": 0, "pages": 12, "text": "It begins"},

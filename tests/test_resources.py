@@ -335,6 +335,7 @@ def test_refused_edit_without_a_block_names_those_there_are(prompts: Prompts) ->
         "bad_arguments",
         "edit_refused",
         "failed",
+        "interrupted",
         "missing_tool",
         "not_found",
         "not_run",

@@ -299,7 +299,7 @@ def test_a_plan_taken_up_plainly_has_a_result_for_every_call_and_runs_none() -> 
     plan = read(replace(reply, opaque={"sig": 1})).plan
     done = replace(plan.calls[0], status="ok", result="sent to a")
     begun = replace(plan.calls[1], status="started")
-    draft = take_up_plainly(body(), replace(plan, calls=(done, begun, plan.calls[2])))
+    draft = take_up_plainly(body(), replace(plan, calls=(done, begun, plan.calls[2])), ())
     assert [made.row.status for made in draft.calls] == ["ok", "unknown", "failed"]
     assert draft.calls[0].row.result == "sent to a"
     assert all(made.row.result for made in draft.calls)

@@ -175,6 +175,9 @@ class Claims:
             return Claimed(turn, granted(tx, turn, wake, now))
         turn = self._claim_again(tx, head, row, now)
         plan = journal.open_plan(tx, row.id)
+        if plan is not None:
+            # Without a mark of their own, nobody knows that they had not.
+            turn.begun |= {one.id for one in plan.calls if one.effect in ("read", "idempotent")}
         hopeless = None
         if row.attempts >= (ATTEMPTS if plan is None else 2 * ATTEMPTS):
             hopeless = f"begun {row.attempts} times, and its process or its store failed each time"

@@ -38,27 +38,38 @@ async def run_outside(
     of the last batch are left for the step's own commit; earlier ones are stored as soon as they
     are there, where running the call again would do something again.
 
+    Where it is stopped, what came of a call by then is stored, the mark of one that had not begun
+    is taken back, and those that were cut off are in `OpenTurn.begun`.
+
     Returns:
         the draft with every outside call answered.
 
     Raises:
         LeaseLost: another worker has taken the conversation over; nothing more was started.
+        asyncio.CancelledError: it was stopped.
     """
     batches = _batches(draft, turn.body.agent.settings.parallel_tools)
     done: dict[str, DraftCall] = {}
-    for number, batch in enumerate(batches):
-        marked = [call.row.id for call in batch if call.row.effect == "once"]
-        first = number == 0 and not draft.planned
-        if first or marked:
-            await store.write(_starting(turn, draft, marked, clock, plan=first))
-        outcomes = await asyncio.gather(
-            *(_run(store, turn, draft, call, clock, handles) for call in batch)
-        )
-        done.update({call.row.id: call for call in outcomes})
-        if number + 1 < len(batches):
-            lasting = [call for call in outcomes if call.row.effect == "once"]
-            if lasting:
-                await store.write(_storing(turn, lasting, clock))
+    marked: list[str] = []
+    try:
+        for number, batch in enumerate(batches):
+            marked = [call.row.id for call in batch if call.row.effect == "once"]
+            first = number == 0 and not draft.planned
+            if first or marked:
+                await store.write(_starting(turn, draft, marked, clock, plan=first))
+            await asyncio.gather(
+                *(_run(store, turn, draft, call, clock, handles, done) for call in batch)
+            )
+            if number + 1 < len(batches):
+                lasting = [done[call.row.id] for call in batch if call.row.effect == "once"]
+                if lasting:
+                    await store.write(_storing(turn, lasting, clock))
+    except asyncio.CancelledError:
+        never = [call_id for call_id in marked if call_id not in {*turn.begun, *done}]
+        if never or done:
+            # After a mark that was on its way, in the order of the writes.
+            await store.write(_as_seen(turn, list(done.values()), never, clock))
+        raise
     return replace(
         draft, planned=True, calls=tuple(done.get(call.row.id, call) for call in draft.calls)
     )
@@ -87,7 +98,8 @@ async def _run(
     call: DraftCall,
     clock: Clock,
     handles: Handles,
-) -> DraftCall:
+    done: dict[str, DraftCall],
+) -> None:
     assert call.tool is not None
     agent, conversation = handles(turn.head.agent, turn.conversation_id, call.tool.is_async)
     context = ToolContext(
@@ -104,8 +116,10 @@ async def _run(
     )
     # As late as can be: this process may have stood still since the plan was stored.
     await require_ours(store, turn)
+    turn.begun.add(call.row.id)
     outcome = await turn.body.toolbox.run(call.tool, call.understood.arguments, context)
-    return call.came_to(outcome)
+    done[call.row.id] = call.came_to(outcome)
+    turn.begun.discard(call.row.id)
 
 
 def _starting(
@@ -132,5 +146,20 @@ def _storing(
         journal.fence(tx, turn.lease)
         for call in calls:
             journal.result(tx, call.row.id, call.row.status, call.row.result or "", now)
+
+    return work
+
+
+def _as_seen(
+    turn: OpenTurn, calls: Sequence[DraftCall], never: Sequence[str], clock: Clock
+) -> Callable[[Transaction], None]:
+    """What is known of the calls of a step that was stopped: their results, and that some were
+    marked and did not begin."""
+    storing = _storing(turn, calls, clock)
+
+    def work(tx: Transaction) -> None:
+        storing(tx)
+        for call_id in never:
+            journal.not_begun(tx, call_id)
 
     return work

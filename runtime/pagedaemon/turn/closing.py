@@ -3,6 +3,7 @@ it was meant."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 from datetime import datetime
@@ -24,8 +25,8 @@ from pagedaemon.turn.body import Body
 from pagedaemon.turn.draft import (
     Draft,
     spoken,
-    take_up,
     take_up_plainly,
+    take_up_stopped,
 )
 from pagedaemon.turn.finish import Finished, Stopped, call_records, finish_step
 from pagedaemon.turn.messages import step_messages
@@ -80,7 +81,7 @@ async def close(
     if plan is None:
         return await end(store, clock, turn, reason, error)
     try:
-        draft = take_up(turn.body, plan)
+        draft = take_up_stopped(turn.body, plan, turn.begun)
         stopped = Stopped(reason, error)
         finished = await finish_step(store, clock, turn, draft, factor=factor, stopped=stopped)
     except (StoreError, Closed):
@@ -108,7 +109,8 @@ async def _close_plainly(
     try:
         # The shipped texts: the user's own may be what is broken.
         body = replace(turn.body, prompts=Prompts())
-        draft = take_up_plainly(body, replace(plan, usage=believable(plan.usage)))
+        sound = replace(plan, usage=believable(plan.usage))
+        draft = take_up_plainly(body, sound, turn.begun)
         # Nobody has held its words against the type that was asked for.
         draft = replace(draft, unspoken=turn.expected is not None)
         turn.ended = await store.write(lambda tx: _closed_plainly(tx, turn, body, draft, why, now))
@@ -181,8 +183,8 @@ def _closed_plainly(
 async def finish_or_keep(
     store: Database, clock: Clock, turn: OpenTurn, draft: Draft, *, factor: float | None
 ) -> Finished:
-    """Finishes a step; where that fails, what its outside calls came to is stored all the
-    same, for `close`.
+    """Finishes a step; where that fails or is stopped, what its outside calls came to is stored
+    all the same, for `close` or for whoever takes the turn up.
 
     Args:
         factor: as in `finish_step`.
@@ -191,7 +193,7 @@ async def finish_or_keep(
         return await finish_step(store, clock, turn, draft, factor=factor)
     except (StoreError, Closed):
         raise
-    except Exception:
+    except (Exception, asyncio.CancelledError):
         if draft.planned:
             now = clock.now()
             await store.write(lambda tx: _keep_results(tx, turn, draft, now))
@@ -199,6 +201,9 @@ async def finish_or_keep(
 
 
 def _keep_results(tx: Transaction, turn: OpenTurn, draft: Draft, now: datetime) -> None:
+    plan = journal.open_plan(tx, turn.id)
+    if plan is None or plan.step_id != draft.plan.step_id:
+        return  # it was finished after all, by a commit that was not waited for
     journal.fence(tx, turn.lease)
     for call in draft.calls:
         if call.row.result is not None:

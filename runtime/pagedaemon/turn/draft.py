@@ -7,7 +7,7 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -186,30 +186,55 @@ def take_up(body: Body, plan: Plan) -> Draft:
     for row, raw in zip(plan.calls, raw_calls, strict=True):
         call = DraftCall(row, body.toolbox.understand(raw, body.agent.settings.style))
         if row.status == "started" and row.effect == "once":
-            told = body.prompts.render("results/unknown", tool=row.tool, problem=None, detail="")
-            call = call.came_to(Outcome("unknown", told))
+            call = _cut_off(call, body)
         calls.append(_answered(call))
     return Draft(plan, reply, tuple(calls), planned=True)
 
 
-def take_up_plainly(body: Body, plan: Plan) -> Draft:
+def take_up_stopped(body: Body, plan: Plan, begun: Collection[str]) -> Draft:
+    """As `take_up`, of a step in which nothing is run any more.
+
+    Args:
+        begun: ids of calls that have begun and of which no end was seen: those were cut off,
+            whatever their effect.
+    """
+    draft = take_up(body, plan)
+    calls = [_cut_off(call, body) if call.row.id in begun else call for call in draft.calls]
+    return replace(draft, calls=tuple(calls))
+
+
+def take_up_plainly(body: Body, plan: Plan, begun: Collection[str]) -> Draft:
     """Reads a stored plan that cannot be finished as it was meant: nothing is run, applied or sent
-    back opaque, and every call has a result. What came of a call is kept; one that was started has
-    an unknown outcome; all others were not run.
+    back opaque, and every call has a result. What came of a call is kept; one that was started or
+    has begun was cut off; all others were not run.
+
+    Args:
+        begun: as of `take_up_stopped`.
     """
     calls: list[DraftCall] = []
     for row in plan.calls:
         wire = read_arguments(row.raw).wire
         call = DraftCall(row, Understood(None, plain=dict(row.arguments), wire_arguments=wire))
-        if row.result is None and row.status == "started":
-            told = body.prompts.render("results/unknown", tool=row.tool, problem=None, detail="")
-            call = call.came_to(Outcome("unknown", told))
+        if row.status == "started" or row.id in begun:
+            call = _cut_off(call, body)
         elif row.result is None:
             told = body.prompts.render("results/not_run", tool=row.tool)
             call = call.came_to(Outcome("failed", told))
         calls.append(call)
     reply = Reply(content=str(plan.reply["content"]), reasoning=str(plan.reply["reasoning"]))
     return Draft(plan, reply, tuple(calls), planned=True)
+
+
+def _cut_off(call: DraftCall, body: Body) -> DraftCall:
+    """A call whose end nobody saw: its outcome is unknown. One that only reads has failed."""
+    tool = call.row.tool
+    if call.row.result is not None:
+        return call
+    if call.row.effect == "read":
+        told = body.prompts.render("results/interrupted", tool=tool)
+        return call.came_to(Outcome("failed", told))
+    told = body.prompts.render("results/unknown", tool=tool, problem=None, detail="")
+    return call.came_to(Outcome("unknown", told))
 
 
 def _answered(call: DraftCall) -> DraftCall:

@@ -61,6 +61,8 @@ class OpenTurn:
     ended: Turn | None = None
     stop_asked: bool = False
     """Another process wants it stopped."""
+    begun: set[str] = field(default_factory=set)
+    """Ids of outside calls that have begun, or may have, and of which no end was seen."""
     held_until: datetime = field(init=False)
     """Until then nobody can have taken the conversation over."""
     relieved: bool = False
