@@ -11,6 +11,7 @@ import pytest
 from pagedaemon import NeverRan, ToolFailure, tool
 from pagedaemon.errors import ToolDefinitionError
 from pagedaemon.resources import Prompts
+from pagedaemon.tools import reconcile
 from pagedaemon.tools.reconcile import reconciled
 from pagedaemon.tools.tool import Tool
 from pagedaemon.tools.toolbox import Outcome
@@ -107,6 +108,21 @@ async def test_one_that_gives_no_answer_in_time_leaves_it_unknown(is_async: bool
 
     found = await asked(awaited if is_async else lambda key: never.wait(5), seconds=0.05)
     never.set()
+    assert found is not None
+    assert found.status == "unknown"
+    assert "no answer within 0.05 seconds" in found.text
+
+
+async def test_a_tool_with_much_time_has_little_to_answer_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconcile, "PATIENCE", 0.05)
+
+    async def awaited(key: str) -> str:
+        await asyncio.sleep(1)
+        return "charged"
+
+    found = await asked(awaited, seconds=60.0)
     assert found is not None
     assert found.status == "unknown"
     assert "no answer within 0.05 seconds" in found.text

@@ -17,12 +17,17 @@ from pagedaemon.tools.toolbox import Outcome, as_text, ends_us, in_thread, put_d
 logger = logging.getLogger("pagedaemon")
 
 
+PATIENCE = 5.0
+"""Seconds a tool has at most to say what became of a call: until it has, its conversation waits."""
+
+
 async def reconciled(tool: Tool, key: str, prompts: Prompts) -> Outcome | None:
     """What became of a call, as its tool's `reconcile` has it: its result, `unknown` with what
     stood in the way of knowing, or None: it never ran.
 
     Whatever `reconcile` raises leaves the outcome unknown, a `ToolFailure` too: that a question
-    failed says nothing of what was asked about.
+    failed says nothing of what was asked about. No answer within the tool's time limit, `PATIENCE`
+    at most, leaves it unknown too.
 
     Args:
         tool: one that has a `reconcile`.
@@ -31,14 +36,15 @@ async def reconciled(tool: Tool, key: str, prompts: Prompts) -> Outcome | None:
     Raises:
         asyncio.CancelledError: the caller was cancelled.
     """
+    seconds = min(tool.timeout, PATIENCE)
     task = asyncio.create_task(_asked(tool, key))
     try:
-        await asyncio.wait({task}, timeout=tool.timeout)
+        await asyncio.wait({task}, timeout=seconds)
         in_time = task.done()
     finally:
         await put_down(task)
     if not in_time:
-        return not_known(tool, prompts, "late", f"{tool.timeout:g}")
+        return not_known(tool, prompts, "late", f"{seconds:g}")
     if task.cancelled():  # it cancelled itself
         return not_known(tool, prompts, "error", asyncio.CancelledError.__name__)
     found, problem = task.result()

@@ -281,7 +281,8 @@ def tool(
         reconcile: of a tool whose effect is `once`: a function of the call's key
             (`ToolContext.key`), asked after a crash between start and result what became of the
             call. What it returns is the call's result; with `NeverRan()` the call is run, under the
-            same key; None, an error, or no answer within `timeout` leave the outcome unknown.
+            same key; None, an error, or no answer within 5 seconds (`timeout` where that is less)
+            leave the outcome unknown.
 
     Raises:
         ToolDefinitionError: the function cannot be a tool; names the parameter that stands in the
