@@ -21,6 +21,7 @@ from pagedaemon.store.conversations import ConversationRow
 from pagedaemon.store.journal import Wake
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.turn.expected import Expected
+from pagedaemon.turn.within import is_within
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -126,7 +127,8 @@ class AsyncTalking:
     ) -> AsyncTurnHandle:
         """As `send`, without waiting: when this returns the message is stored, and its turn runs or
         waits for its place in the background. A runtime that is closed before leaves it to the next
-        that opens the store.
+        that opens the store. A tool may say something in its own conversation so: it is answered
+        after the turn that the tool is part of.
 
         Args:
             content, author, key: as of `send`.
@@ -210,7 +212,8 @@ class AsyncTalking:
         key: str | None,
         lasting: bool = False,
     ) -> Running:
-        self._require_outside()
+        if not lasting:
+            self._require_outside()
         known = checked_key(key, wake)
         return await self._scheduler.send(
             self._conversation.id, wake, expected, key=known, lasting=lasting
@@ -223,10 +226,11 @@ class AsyncTalking:
 
     def _require_outside(self) -> None:
         """A tool that waited for the turn it is part of would wait for itself."""
-        if self._in_turn:
+        if self._in_turn or is_within(self._conversation.id):
             raise ConfigError(
                 "a tool cannot wake, follow, reset, pop or delete the conversation whose turn it "
-                "is part of: return a result, and the agent goes on with it"
+                "is part of, for it would wait for itself: return a result, and the agent goes on "
+                "with it; or say it with send_later, or in another conversation"
             )
 
     async def cancel(self) -> int:

@@ -20,6 +20,7 @@ from pagedaemon.tools.tool import ToolContext
 from pagedaemon.turn.draft import Draft, DraftCall
 from pagedaemon.turn.lease import require_ours
 from pagedaemon.turn.state import OpenTurn
+from pagedaemon.turn.within import calling
 
 Handles: TypeAlias = Callable[[AgentRecord, str, bool], tuple[object, object]]
 """From an agent, a conversation's id, and whether the tool is async, to the handles it is given."""
@@ -117,7 +118,8 @@ async def _run(
     # As late as can be: this process may have stood still since the plan was stored.
     await require_ours(store, turn)
     turn.begun.add(call.row.id)
-    outcome = await turn.body.toolbox.run(call.tool, call.understood.arguments, context)
+    with calling(turn.conversation_id):
+        outcome = await turn.body.toolbox.run(call.tool, call.understood.arguments, context)
     done[call.row.id] = call.came_to(outcome)
     turn.begun.discard(call.row.id)
 
