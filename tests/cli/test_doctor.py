@@ -171,6 +171,20 @@ def test_options_that_contradict_each_other_are_refused(
     assert "FOLDER cannot be used" in both.stderr
 
 
+@pytest.mark.parametrize("command", [("doctor", "memory"), ("agents", "list", "--store", "memory")])
+@pytest.mark.parametrize("name", ["made", "make"])
+def test_a_runtime_is_not_opened_only_to_be_refused(
+    run: Run, write_app: Callable[..., None], command: tuple[str, ...], name: str
+) -> None:
+    made = "\nmade = make()\n" if name == "made" else ""
+    module = f"my_{command[0]}_{name}"
+    write_app(module, f"def make():\n    return Runtime('own', model='offline')\n{made}")
+    done = run(*command, "--app", f"{module}:{name}")
+    assert done.exit_code == 1
+    assert "cannot be used with an --app that opens its own store" in done.stderr
+    assert not Path("own").exists()
+
+
 def test_many_ids_are_counted(run: Run) -> None:
     with Runtime("memory", model="offline", embedder=None) as runtime:
         archive = runtime.agents.ensure("ada").archive

@@ -6,35 +6,45 @@ import importlib
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from pagedaemon.errors import ConfigError, PagedaemonError
-from pagedaemon.sync.runtime import Runtime
+from pagedaemon.sync.runtime import Runtime, none_opened
 from pagedaemon.tools.tool import Tool
 
 DEBUG = "PAGEDAEMON_DEBUG"
 """Environment variable: with 1, an error is shown with the code that it came through."""
 
 
-def loaded(spec: str) -> Runtime | list[Tool]:
+def loaded(spec: str, *, store: str | None = None) -> Runtime | list[Tool]:
     """What `module:name` stands for; the module is looked for in the working directory first.
 
+    Args:
+        store: the option by which a store was named; None: none was. With it the code must open
+            none of its own. Opening one begins with the turns that wait in it, so that is refused
+            when the code is about to.
+
     Raises:
-        ConfigError: it leads to nothing that can be used, or the code itself failed.
+        ConfigError: it leads to nothing that can be used, the code itself failed, or it opens a
+            store where one was named.
     """
+    refusal = f"{store} cannot be used with an --app that opens its own store: leave one away"
     module_name, _, name = spec.partition(":")
     if not module_name or not name:
         raise ConfigError(f"--app takes module:name, such as my_tools:tools, not {spec!r}")
     sys.path.insert(0, str(Path.cwd()))
-    with _failures_told(spec):
+    with _failures_told(spec), nullcontext() if store is None else none_opened(refusal):
         found = _named(module_name, name)
         if callable(found) and not isinstance(found, Tool):
             found = found()
     if isinstance(found, Tool):
         found = [found]
     if isinstance(found, Runtime):
+        if store is not None:  # opened before this was asked
+            found.close()
+            raise ConfigError(refusal)
         return found
     if isinstance(found, list | tuple) and all(isinstance(one, Tool) for one in found):
         return list(found)

@@ -11,7 +11,7 @@ import click
 from pagedaemon.cli.app import loaded
 from pagedaemon.cli.opening import DEFAULT_STORE
 from pagedaemon.cli.screen import Screen, amount
-from pagedaemon.errors import ConfigError, NotFound
+from pagedaemon.errors import NotFound
 from pagedaemon.handles.checkup import examine
 from pagedaemon.llm.embedding.gateway import bundled
 from pagedaemon.runtime import DEFAULT_SPACE, checked_space
@@ -36,6 +36,8 @@ SHOWN = 3
 def doctor(folder: str | None, names: Sequence[str], app: str | None, dry_run: bool) -> None:
     """Find what is wrong with the store in FOLDER (default: ./memory), and mend it.
 
+    With an --app that is a Runtime, its store is looked at, and FOLDER is left away.
+
     Turns that a crash left open, leases of processes that are gone, approvals and timers whose time
     is over, indexes that cannot be trusted, rows that belong to nothing, and the file itself. What
     was done is told, and what is left to do. It may run beside processes that have the store open.
@@ -47,11 +49,9 @@ def doctor(folder: str | None, names: Sequence[str], app: str | None, dry_run: b
         checked_space(name)
     if dry_run and app is not None:
         raise click.UsageError("--dry-run opens nothing, so --app has no use")
-    given = [] if app is None else loaded(app)
+    given = [] if app is None else loaded(app, store=None if folder is None else "FOLDER")
     if isinstance(given, Runtime):
         with given:
-            if folder is not None:
-                raise ConfigError("FOLDER cannot be used with an --app that opens its own store")
             reports = _mended_by(given, names)
     else:
         place = Path(folder or DEFAULT_STORE)

@@ -76,7 +76,9 @@ class Place:
 
     @cached_property
     def _given(self) -> Runtime | list[Tool]:
-        return [] if self.app is None else loaded(self.app)
+        if self.app is None:
+            return []
+        return loaded(self.app, store=None if self.store is None else "--store")
 
     @property
     def bare(self) -> bool:
@@ -104,9 +106,6 @@ class Place:
         given = self._given
         if isinstance(given, Runtime):
             runtime = given
-            if self.store is not None:
-                runtime.close()
-                raise ConfigError("--store cannot be used with an --app that opens its own store")
         else:
             folder = Path(self.store or DEFAULT_STORE)
             is_new = not (folder / "spaces" / self.space).is_dir()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pagedaemon.clock import Clock
 from pagedaemon.config import LEASE_SECONDS, Embedding, Model
-from pagedaemon.errors import Closed
+from pagedaemon.errors import Closed, ConfigError
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.llm.embedding.protocol import Embedder
@@ -28,6 +30,21 @@ if TYPE_CHECKING:
     from pagedaemon.memory.embedding import Progress, SearchStatus
     from pagedaemon.store.checkup import Report
     from pagedaemon.store.index.finder import IndexMode
+
+
+_refusal: ContextVar[str | None] = ContextVar("_refusal", default=None)
+"""Why no runtime may be opened here."""
+
+
+@contextmanager
+def none_opened(refusal: str) -> Iterator[None]:
+    """Within it, making a `Runtime` raises a ConfigError that says so, before anything is opened:
+    for code that must not have begun with a store when it turns out that it has one."""
+    token = _refusal.set(refusal)
+    try:
+        yield
+    finally:
+        _refusal.reset(token)
 
 
 @blocking(AsyncSpace)
@@ -107,6 +124,9 @@ class Runtime:
         chroma_url: str | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
+        refusal = _refusal.get()
+        if refusal is not None:
+            raise ConfigError(refusal)
         self._inner = AsyncRuntime(
             store,
             model=model,
