@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -117,6 +118,34 @@ class TestMending:
         assert {tuple(row[:3]) for row in rows(done)} == {("lin", "left", "file_damaged")}
         changed = {name for name, was in before.items() if hashes().get(name) != was}
         assert not [name for name in changed if "lin" in name]
+
+    @pytest.mark.parametrize("own", [False, True], ids=["folder", "app"])
+    @pytest.mark.parametrize("spoil", ["other", "half", "folder"])
+    def test_a_space_that_cannot_be_opened_keeps_no_other_from_being_mended(
+        self, run: Run, write_app: Callable[..., None], spoil: str, own: bool
+    ) -> None:
+        sick, well = ("lin", "default") if own else ("default", "lin")  # an app opens its default
+        path = Path(f"memory/spaces/{sick}/space.db")
+        if spoil == "half":
+            os.truncate(path, path.stat().st_size // 2)
+        else:
+            path.unlink()
+        if spoil == "other":
+            with closing(sqlite3.connect(path)) as raw:
+                raw.execute("CREATE TABLE songs (title)")
+        if spoil == "folder":
+            path.mkdir()
+        sql(well, UNSAY)
+        write_app("my_till", TILL)
+        place = ("--app", "my_till:broken") if own else ("memory",)
+        done = run("doctor", *place)
+        assert done.exit_code == 1
+        kind = "file_unreachable" if spoil == "folder" else "file_damaged"
+        assert {tuple(row[:3]) for row in rows(done)} == {
+            (sick, "left", kind),
+            (well, "mended", "text_not_indexed"),
+        }
+        assert done.stdout.splitlines()[-1] == "2 spaces looked at: 1 with something left to do"
 
     def test_a_turn_waits_for_the_code_of_its_agents_tools(
         self, run: Run, write_app: Callable[..., None]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pagedaemon.cli.app import loaded
 from pagedaemon.cli.opening import DEFAULT_STORE
 from pagedaemon.cli.screen import Screen, amount
-from pagedaemon.errors import NotFound
+from pagedaemon.errors import NotFound, StoreError
 from pagedaemon.handles.checkup import examine
 from pagedaemon.llm.embedding.gateway import bundled
 from pagedaemon.runtime import DEFAULT_SPACE, checked_space
-from pagedaemon.store.checkup import Finding, Report
+from pagedaemon.store.checkup import Finding, Kind, Report
+from pagedaemon.store.checkup.findings import TREATMENTS
+from pagedaemon.store.transaction import tells_of_damage
 from pagedaemon.sync.runtime import Runtime
 from pagedaemon.tools.tool import Tool
 
@@ -56,7 +59,7 @@ def doctor(folder: str | None, names: Sequence[str], app: str | None, dry_run: b
     else:
         place = Path(folder or DEFAULT_STORE)
         reports = [
-            examine(place, name) if dry_run else _mended(place, name, given)
+            _seen(place, name) if dry_run else _mended(place, name, given)
             for name in names or _spaces(place)
         ]
     _show(reports)
@@ -76,22 +79,64 @@ def _mended_by(runtime: Runtime, names: Sequence[str]) -> list[Report]:
     something wrong are opened."""
     reports = []
     for name in names or _spaces(runtime.folder):
-        report = examine(runtime.folder, name)
-        if names or name == DEFAULT_SPACE or report.findings:
-            report = runtime.space(name).doctor()
+        report = _seen(runtime.folder, name)
+        if not _must_not_be_opened(report) and (names or name == DEFAULT_SPACE or report.findings):
+            report = _opened_and_mended(runtime, report)
         reports.append(report)
     return reports
 
 
+def _seen(place: Path, name: str) -> Report:
+    """A look at a space; one that cannot be looked at is no reason to leave the others out."""
+    try:
+        return examine(place, name)
+    except StoreError as error:
+        return _with_failure(Report(name, ()), error)
+
+
+def _must_not_be_opened(seen: Report) -> bool:
+    kinds = ("file_damaged", "file_unreachable", "schema_new")
+    return any(finding.kind in kinds for finding in seen.findings)
+
+
+def _opened_and_mended(runtime: Runtime, seen: Report) -> Report:
+    try:
+        return runtime.space(seen.space).doctor()
+    except StoreError as error:
+        return _with_failure(seen, error)
+
+
+def _with_failure(seen: Report, error: StoreError) -> Report:
+    """The report, with what the store failed with."""
+    kind: Kind = "file_damaged" if tells_of_damage(error) else "file_unreachable"
+    failure = Finding(kind, str(error), ("space.db",), "left", TREATMENTS[kind].advice)
+    return Report(seen.space, (failure, *seen.findings), seen.embedders)
+
+
+class _OneSpace(Runtime):
+    """A runtime without its default space: that one may be what is damaged, or not be there."""
+
+    def __init__(self, name: str, store: Path, **options: Any) -> None:
+        self._name = name
+        super().__init__(store, **options)
+
+    def _open(self) -> Coroutine[Any, Any, object]:
+        return self._inner.space(self._name)
+
+
 def _mended(place: Path, name: str, tools: Sequence[Tool]) -> Report:
     """Opens a space and mends it, unless it cannot be opened or must not be."""
-    seen = examine(place, name)
-    if any(finding.kind in ("file_damaged", "schema_new") for finding in seen.findings):
+    seen = _seen(place, name)
+    if _must_not_be_opened(seen):
         return seen
     # Another embedder than the one whose vectors are there would make them all anew.
     embedder = "auto" if seen.embedders == (bundled(),) else None
-    with Runtime(place, tools=tools, recover=False, embedder=embedder) as runtime:
-        report = runtime.space(name).doctor()
+    try:
+        opened = _OneSpace(name, place, tools=tools, recover=False, embedder=embedder)
+        with opened as runtime:
+            report = runtime.space(name).doctor()
+    except StoreError as error:
+        return _with_failure(seen, error)
     return _with_upgrade(seen, report)
 
 

@@ -118,7 +118,7 @@ def examine(store: str | Path, space: str = "default", *, clock: Clock | None = 
     Raises:
         NotFound: there is no such space.
         StorageUnavailable: it cannot be read for a reason other than its content, such as that it
-            is no store of ours.
+            is locked or not ours to read.
     """
     folder = Path(store)
     path = folder / "spaces" / space / "space.db"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pagedaemon.clock import Clock
 from pagedaemon.config import LEASE_SECONDS, Embedding, Model
@@ -146,11 +146,15 @@ class Runtime:
         self._inner.blocking_view = lambda agent, conversation: _view(door, agent, conversation)
         opened = False
         try:
-            self._door.wait(self._inner.open())
+            self._door.wait(self._open())
             opened = True
         finally:
             if not opened:
                 self._door.close()
+
+    def _open(self) -> Coroutine[Any, Any, object]:
+        """What opening it is: with its default space."""
+        return self._inner.open()
 
     def __enter__(self) -> Self:
         self._door.require_open()

@@ -103,13 +103,14 @@ def test_a_name_with_odd_characters_is_a_name(path: Path) -> None:
     assert file.look(odd, "default", names) == []
 
 
-def test_a_database_of_another_program_is_no_damaged_store(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_told_and_left(tmp_path: Path) -> None:
     path = tmp_path / "space.db"
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("CREATE TABLE songs (title)")
-    with pytest.raises(StorageUnavailable, match="another program") as refused:
-        file.look(path, "default", lambda tx: file.revision(tx, path))
-    assert not tells_of_damage(refused.value)
+    (found,) = file.look(path, "default", lambda tx: file.revision(tx, path))
+    assert found.kind == "file_damaged"
+    assert "another program" in found.what
+    assert "move the file away" in str(found.advice)
 
 
 def test_what_is_no_database_tells_of_damage(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def look(path: Path, space: str, work: Callable[[Transaction], T]) -> T:
         NotFound: there is no such file.
         StorageUnavailable: it cannot be read, or changed each time it was looked at.
     """
+    if path.exists() and not path.is_file():
+        raise StorageUnavailable(f"{path} is no file")
     if not path.is_file():
         raise NotFound(f"there is no store at {path}")
     for _ in range(TRIES):
@@ -108,15 +110,15 @@ def _connection(path: Path, query: str) -> sqlite3.Connection:
 def revision(tx: Transaction, path: Path) -> list[Symptom]:
     """Whether the file is a store of ours at this release's revision. Only then are its tables the
     ones that are known here.
-
-    Raises:
-        StorageUnavailable: it is no store of ours.
     """
     head = upgrade.OURS.head
     try:
         found = upgrade.recognise(tx.raw, path)
     except StoreTooNew as error:
         return [Symptom("schema_new", path.name, str(error))]
+    except StorageUnavailable as error:
+        advice = "put the space's folder back from a backup, or move the file away if it is no part"
+        return [Symptom("file_damaged", path.name, str(error), f"{advice} of the store")]
     if found is None:
         return [Symptom("schema_old", path.name, "the file is empty: nothing was ever stored")]
     if found != head:

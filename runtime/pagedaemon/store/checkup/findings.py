@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 Kind = Literal[
     "file_damaged",
+    "file_unreachable",
     "schema_old",
     "schema_new",
     "sql_index_damaged",
@@ -49,6 +50,7 @@ class Treatment(NamedTuple):
 
 TREATMENTS: Mapping[Kind, Treatment] = {
     "file_damaged": Treatment(None, "put the space's folder back from a backup"),
+    "file_unreachable": Treatment(None, "see to what is told here, and look again"),
     "schema_old": Treatment("upgraded", "open the store with this release, which upgrades it"),
     "schema_new": Treatment(None, "upgrade pagedaemon"),
     "sql_index_damaged": Treatment("made anew", "put the space's folder back from a backup"),
