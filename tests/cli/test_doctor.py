@@ -147,6 +147,16 @@ class TestMending:
         }
         assert done.stdout.splitlines()[-1] == "2 spaces looked at: 1 with something left to do"
 
+    def test_a_store_that_cannot_be_upgraded_is_told_and_left(self, run: Run) -> None:
+        sql("lin", "UPDATE alembic_version SET version_num = '0003'")
+        sql("default", UNSAY)
+        done = run("doctor", "memory")
+        assert done.exit_code == 1
+        assert [row[:3] for row in rows(done)] == [
+            ["default", "mended", "text_not_indexed"],
+            ["lin", "left", "file_damaged"],
+        ]
+
     def test_a_turn_waits_for_the_code_of_its_agents_tools(
         self, run: Run, write_app: Callable[..., None]
     ) -> None:

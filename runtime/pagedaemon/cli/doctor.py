@@ -110,7 +110,9 @@ def _with_failure(seen: Report, error: StoreError) -> Report:
     """The report, with what the store failed with."""
     kind: Kind = "file_damaged" if tells_of_damage(error) else "file_unreachable"
     failure = Finding(kind, str(error), ("space.db",), "left", TREATMENTS[kind].advice)
-    return Report(seen.space, (failure, *seen.findings), seen.embedders)
+    # An earlier store that opening has not upgraded is what the failure speaks of.
+    others = [one for one in seen.findings if one.kind != "schema_old"]
+    return Report(seen.space, (failure, *others), seen.embedders)
 
 
 class _OneSpace(Runtime):

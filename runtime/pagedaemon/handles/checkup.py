@@ -140,7 +140,9 @@ def _all(
     found = file.revision(tx, path)
     if found:
         return found, ()
-    found = file.damage(tx)
+    found = file.damage(tx) + file.misshapen(tx)
+    if not any(one.kind == "file_damaged" for one in found):
+        found += list(file.unreadable(tx)) or list(rows.unreadable_agents(tx))
     if any(one.kind == "file_damaged" for one in found):
         return found, ()
     found += rows.broken_references(tx)

@@ -7,14 +7,15 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.sql import bindparam
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.config import Model, Settings
-from pagedaemon.errors import NotFound
+from pagedaemon.errors import ConfigError, NotFound
 from pagedaemon.messages import Usage
-from pagedaemon.store.tables import agents, archives, provenance
+from pagedaemon.store.tables import StoredValueError, agents, archives, provenance
 from pagedaemon.store.tables import messages as messages_table
 from pagedaemon.store.transaction import Transaction
 
@@ -31,15 +32,12 @@ _COLUMNS = (
 
 def _record(row: Any) -> AgentRecord:
     identity, name, settings, model, tools, created, updated = row
-    return AgentRecord(
-        identity,
-        name,
-        Settings.model_validate(settings),
-        None if model is None else Model.model_validate(model),
-        tools,
-        created,
-        updated,
-    )
+    try:
+        valid = Settings.model_validate(settings)
+        its_model = None if model is None else Model.model_validate(model)
+    except (ConfigError, ValidationError) as error:
+        raise StoredValueError(f"the agent {name!r}: {error}") from error
+    return AgentRecord(identity, name, valid, its_model, tools, created, updated)
 
 
 def stored_model(model: Model | None) -> dict[str, Any] | None:

@@ -41,6 +41,11 @@ metadata = MetaData(
 )
 
 
+class StoredValueError(ValueError):
+    """A value in the file is not one that was ever written there. The store makes a
+    `StorageUnavailable` of it."""
+
+
 class Instant(TypeDecorator[datetime]):
     """A timezone-aware datetime, kept as ISO text in UTC with six digits of microseconds."""
 
@@ -56,7 +61,12 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
         """Back to an aware datetime in UTC."""
-        return None if value is None else datetime.fromisoformat(value)
+        if value is None:
+            return None
+        try:
+            return datetime.fromisoformat(value)
+        except (TypeError, ValueError) as error:
+            raise StoredValueError(f"{value!r} is no time") from error
 
 
 def _id(name: str = "id") -> Column[str]:

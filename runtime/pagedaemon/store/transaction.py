@@ -8,6 +8,8 @@ gone takes no further statement and is never committed.
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
@@ -16,6 +18,7 @@ from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, Ro
 from sqlalchemy.exc import DBAPIError
 
 from pagedaemon.errors import InvalidInput, StorageFull, StorageUnavailable, StoreError
+from pagedaemon.store.tables import StoredValueError, metadata
 
 try:
     import resource
@@ -41,17 +44,36 @@ _UNAVAILABLE = {
 }
 
 
+_NOT_AS_MADE = re.compile(
+    r"no such (?:table|column): (?:main\.)?(\w+)|table (\w+) (?:has no column|already exists)"
+)
+"""How SQLite says that a table or column is missing, or there too early."""
+
+_UNREADABLE = re.compile(r"malformed JSON|Could not decode to UTF-8")
+"""How SQLite, and Python's driver of it, say that a value is not what was written."""
+
+
+_WORD_INDEXES = ("messages_fts", "passages_fts")
+"""Tables of ours that are not SQLAlchemy's, and what begins the names of SQLite's own for them."""
+
+
 def driver(connection: Connection) -> sqlite3.Connection:
     """The sqlite3 connection beneath."""
     return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
 def storage_error(error: BaseException | None) -> StoreError | None:
-    """What an error of sqlite3 says about the storage; None where it speaks of the statement.
+    """What an error of sqlite3, or of making Python's values from a row's, says about the storage;
+    None where it speaks of the statement.
 
     A constraint that does not hold, a misspelt column and the like are None: they leave the
     transaction as it was and go to the caller as they are.
     """
+    if error is not None and _tells_of_content(error):
+        return StorageUnavailable(
+            f"The store's file: its content is not as this release wrote it ({error}). Put the "
+            "file back from a backup; `pagedaemon doctor` says what is wrong."
+        )
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return None
@@ -74,8 +96,27 @@ def loss_of(error: BaseException) -> StoreError | None:
 def tells_of_damage(error: StoreError) -> bool:
     """Whether it is the file's content that is wrong, and not that it cannot be reached now."""
     cause = error.__cause__
-    code = getattr(cause.orig if isinstance(cause, DBAPIError) else cause, "sqlite_errorcode", 0)
-    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    if isinstance(cause, DBAPIError):
+        cause = cause.orig
+    if cause is not None and _tells_of_content(cause):
+        return True
+    code = getattr(cause, "sqlite_errorcode", 0)
+    content = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+    return code & 0xFF in content
+
+
+def _tells_of_content(error: BaseException) -> bool:
+    """Whether tables of ours are not as they were made, or a value in them is not as it was
+    written. A statement that names what never was a table of ours is a mistake of its own."""
+    if isinstance(error, json.JSONDecodeError | StoredValueError):
+        return True
+    if not isinstance(error, sqlite3.OperationalError):
+        return False
+    if _UNREADABLE.search(str(error)):
+        return True
+    found = _NOT_AS_MADE.search(str(error))
+    name = "" if found is None else found[1] or found[2]
+    return name in metadata.tables or name.startswith(_WORD_INDEXES)
 
 
 def _outgrown(code: int) -> bool:
@@ -199,7 +240,7 @@ def run(
             root.commit()
             finished = True
         return value
-    except (DBAPIError, sqlite3.Error) as error:
+    except (DBAPIError, sqlite3.Error, json.JSONDecodeError, StoredValueError) as error:
         loss = loss_of(error)
         if loss is None:
             raise

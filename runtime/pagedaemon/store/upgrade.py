@@ -22,6 +22,7 @@ from sqlalchemy import (
     insert,
     text,
 )
+from sqlalchemy.exc import DBAPIError
 
 from pagedaemon.errors import StorageUnavailable, StoreTooNew
 from pagedaemon.store import fulltext
@@ -117,6 +118,11 @@ def bring_to_head(
     raw.execute("PRAGMA foreign_keys=OFF")
     try:
         run(connection, "", "write", work)
+    except DBAPIError as error:
+        raise StorageUnavailable(
+            f"{path} cannot be upgraded: it is not as a store of revision {found} is "
+            f"({error.orig}). It is as it was: put it back from a backup"
+        ) from error
     finally:
         raw.execute("PRAGMA foreign_keys=ON")
 

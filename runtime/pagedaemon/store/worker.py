@@ -59,7 +59,9 @@ class Worker:
         """Whether that owner's process still runs. Our own does."""
         if owner == self.id or _is_alive(self._folder, owner):
             return True
-        self._path(owner).unlink(missing_ok=True)
+        path = self._path(owner)
+        if not path.is_dir():  # which no worker has made, and nobody but a person can judge
+            path.unlink(missing_ok=True)
         return False
 
     def gone(self) -> list[str]:
@@ -111,10 +113,15 @@ def _lock_file(folder: Path, owner: str) -> Path:
 
 
 def _is_alive(folder: Path, owner: str) -> bool:
+    path = _lock_file(folder, owner)
     try:
-        file = _lock_file(folder, owner).open("rb")
+        file = path.open("rb")
     except FileNotFoundError:
         return False
+    except OSError as error:
+        if path.is_dir():
+            return False
+        raise StorageUnavailable(f"the lock file {path} cannot be read: {error}") from error
     with file:
         return is_held(file)
 

@@ -8,21 +8,24 @@ change, and where somebody has, or has died over it, with that memory opened for
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import JSON, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from pagedaemon.errors import NotFound, StorageUnavailable, StoreTooNew
 from pagedaemon.store import upgrade
 from pagedaemon.store.checkup.findings import Symptom
+from pagedaemon.store.tables import Instant, metadata
 from pagedaemon.store.transaction import Transaction, run, storage_error
 
 T = TypeVar("T")
@@ -138,6 +141,58 @@ def damage(tx: Transaction) -> list[Symptom]:
         else:
             symptoms.append(Symptom("file_damaged", found, "the file itself is damaged"))
     return symptoms
+
+
+def misshapen(tx: Transaction) -> list[Symptom]:
+    """Tables and columns that are missing."""
+    symptoms = []
+    for name, table in metadata.tables.items():
+        there = {str(row[1]) for row in tx.all(text(f"PRAGMA table_info({name})"))}
+        if not there:
+            symptoms.append(Symptom("file_damaged", name, "a table is missing"))
+            continue
+        for column in table.columns:
+            if column.name not in there:
+                where = f"{name}.{column.name}"
+                symptoms.append(Symptom("file_damaged", where, "a column is missing"))
+    return symptoms
+
+
+def unreadable(tx: Transaction) -> Iterator[Symptom]:
+    """Rows with a value that cannot be read as what its column holds.
+
+    SQLite only says which ones to try: it knows fewer ways to write a number or a time.
+    """
+    for table in metadata.tables.values():
+        for column in table.columns:
+            if isinstance(column.type, JSON):
+                suspect, read, what = "json_valid({0}) = 0", _read_json, "is no JSON"
+            elif isinstance(column.type, Instant):
+                suspect, read, what = "julianday({0}) IS NULL", _read_time, "is no time"
+            else:
+                continue
+            name = f'"{column.name}"'
+            query = f"SELECT rowid, {name} FROM {table.name} WHERE {name} IS NOT NULL AND "
+            for number, value in tx.all(text(query + suspect.format(name))):
+                if not read(value):
+                    where = f"{table.name}:{number}"
+                    yield Symptom("file_damaged", where, f"the value of {column.name!r} {what}")
+
+
+def _read_json(value: str | bytes) -> bool:
+    try:
+        json.loads(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_time(value: str | bytes) -> bool:
+    try:
+        datetime.fromisoformat(str(value))
+    except ValueError:
+        return False
+    return True
 
 
 def remake_indexes(tx: Transaction) -> None:

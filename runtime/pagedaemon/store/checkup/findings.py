@@ -58,7 +58,7 @@ TREATMENTS: Mapping[Kind, Treatment] = {
     "turn_open": Treatment("taken up and brought to its end", "open the store with what it needs"),
     "turn_queued": Treatment("run", "open the store with what it needs"),
     "lease_left": Treatment("given back", "look again"),
-    "worker_gone": Treatment("its lock file removed", "check that the folder can be written"),
+    "worker_gone": Treatment("its lock file removed", "remove it from `workers` by hand"),
     "outcome_unknown": Treatment(
         None, "find out what happened and say so: outcomes.get(id).settle(happened)"
     ),

@@ -10,9 +10,19 @@ from collections.abc import Iterator
 
 from sqlalchemy import ColumnElement, delete, func, literal, or_, select, text, union, update
 
+from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import vectors
 from pagedaemon.store.checkup.findings import Symptom
-from pagedaemon.store.tables import attachments, embeddings, messages, outbox, passages, turns
+from pagedaemon.store.tables import (
+    StoredValueError,
+    agents,
+    attachments,
+    embeddings,
+    messages,
+    outbox,
+    passages,
+    turns,
+)
 from pagedaemon.store.transaction import Transaction
 
 REMOVABLE = frozenset(
@@ -31,6 +41,15 @@ REMOVABLE = frozenset(
     }
 )
 """Tables whose rows say nothing without the row that they refer to, and would have gone with it."""
+
+
+def unreadable_agents(tx: Transaction) -> Iterator[Symptom]:
+    """Agents whose settings are none."""
+    for row in tx.all(select(agents.c.id).where(agents.c.space == tx.space)):
+        try:
+            agent_rows.by_id(tx, row[0])
+        except StoredValueError as error:
+            yield Symptom("file_damaged", row[0], str(error))
 
 
 def broken_references(tx: Transaction) -> list[Symptom]:
