@@ -192,11 +192,17 @@ def test_an_earlier_store_is_upgraded_and_that_is_told(run: Run) -> None:
     assert run("doctor", "memory", "--dry-run").exit_code == 0
 
 
+@pytest.mark.parametrize("command", [("doctor",), ("agents", "list")])
+def test_the_default_folder_is_told_as_help_tells_it(run: Run, command: tuple[str, ...]) -> None:
+    assert " in ./memory: " in run(*command).stderr
+
+
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--space", "lin")])
 def test_a_store_that_is_not_there_is_not_made(run: Run, more: tuple[str, ...]) -> None:
     done = run("doctor", "nowhere", *more)
     assert done.exit_code == 1
     assert "nowhere" in done.stderr
+    assert "Runtime" not in done.stderr
     assert not Path("nowhere").exists()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pagedaemon.cli.app import loaded
-from pagedaemon.cli.opening import DEFAULT_STORE
+from pagedaemon.cli.opening import DEFAULT_STORE, shown_folder
 from pagedaemon.cli.screen import Screen, amount
 from pagedaemon.errors import NotFound, StoreError
 from pagedaemon.handles.checkup import examine
@@ -70,7 +70,10 @@ def doctor(folder: str | None, names: Sequence[str], app: str | None, dry_run: b
 def _spaces(place: Path) -> list[str]:
     found = sorted(path.parent.name for path in place.glob("spaces/*/space.db"))
     if not found:
-        raise NotFound(f"there is no store in {place}: name the folder that `Runtime` is given")
+        raise NotFound(
+            f"there is no store in {shown_folder(place)}: give FOLDER, the folder that --store "
+            "names for the other commands"
+        )
     return found
 
 

@@ -32,6 +32,12 @@ MAIN = "main"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def shown_folder(folder: Path) -> str:
+    """A folder as people write it, so that `./memory` is told as that."""
+    rooted = folder.is_absolute() or folder.parts[:1] in ((), ("..",))
+    return str(folder) if rooted else f".{os.sep}{folder}"
+
+
 def place_options(command: F) -> F:
     """The options that say where a command looks."""
     for option in (
@@ -113,8 +119,8 @@ class Place:
                 wanted.check_model(is_new=is_new)
             elif is_new:
                 raise NotFound(
-                    f"there is no space {self.space!r} in {folder}: `pagedaemon chat` makes one, "
-                    "and --store says where to look"
+                    f"there is no space {self.space!r} in {shown_folder(folder)}: "
+                    "`pagedaemon chat` makes one, and --store says where to look"
                 )
             runtime = Runtime(folder, tools=given, recover=wanted is not None)
         with runtime:
