@@ -284,6 +284,16 @@ class TestFilesThatAreTakenAway:
             await opened(tmp_path).open()
         assert (folder / beside).read_bytes() == b"left of what was there"
 
+    async def test_an_index_without_its_store_is_not_taken_for_a_new_store(
+        self, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "spaces" / "default"
+        (folder / "index" / "model").mkdir(parents=True)
+        (folder / "space.db").touch()
+        with pytest.raises(StorageUnavailable, match="index beside it is left of a store"):
+            await opened(tmp_path).open()
+        assert (folder / "space.db").read_bytes() == b""
+
     async def test_what_a_killed_first_opening_leaves_is_a_new_store(self, tmp_path: Path) -> None:
         folder = tmp_path / "spaces" / "default"
         folder.mkdir(parents=True)

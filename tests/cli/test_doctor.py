@@ -147,6 +147,18 @@ class TestMending:
         }
         assert done.stdout.splitlines()[-1] == "2 spaces looked at: 1 with something left to do"
 
+    def test_an_emptied_file_is_told_and_not_made_anew(self, run: Run) -> None:
+        path = Path("memory/spaces/lin/space.db")
+        os.truncate(path, 0)
+        for more in ((), ("--dry-run",)):
+            done = run("doctor", "memory", *more)
+            assert done.exit_code == 1
+            ((*found, _, what, advice),) = rows(done)
+            assert found == ["lin", "left", "file_damaged"]
+            assert "empty" in what
+            assert "backup" in advice
+            assert path.read_bytes() == b""
+
     def test_a_store_that_cannot_be_upgraded_is_told_and_left(self, run: Run) -> None:
         sql("lin", "UPDATE alembic_version SET version_num = '0003'")
         sql("default", UNSAY)

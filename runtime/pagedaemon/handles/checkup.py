@@ -17,8 +17,7 @@ from pagedaemon.scheduler.checkup import Watcher, symptoms, tend, watcher
 from pagedaemon.store import outbox, vectors
 from pagedaemon.store.checkup import Report, Symptom, file, folders, rows, words
 from pagedaemon.store.checkup.findings import compared, looked
-from pagedaemon.store.database import Database
-from pagedaemon.store.index.finder import FOLDER
+from pagedaemon.store.database import INDEXES, Database
 from pagedaemon.store.transaction import Transaction, tells_of_damage
 from pagedaemon.store.worker import Onlooker
 
@@ -33,7 +32,7 @@ class Checkup:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._store: Database = scheduler.store
-        self._indexes = scheduler.store.path.parent / FOLDER
+        self._indexes = scheduler.store.path.parent / INDEXES
 
     async def report(self, *, mend: bool) -> Report:
         """What is wrong, and what was done about it.
@@ -129,7 +128,7 @@ def examine(store: str | Path, space: str = "default", *, clock: Clock | None = 
     except StorageUnavailable as error:
         return Report(space, looked([_damaged(path, error)]))
     if not any(one.kind in ("file_damaged", "schema_old", "schema_new") for one in found):
-        found += folders.bad_indexes(path.parent / FOLDER, models)
+        found += folders.bad_indexes(path.parent / INDEXES, models)
     return Report(space, looked(found), models)
 
 

@@ -33,7 +33,7 @@ from pagedaemon.store.group import Group, run_together
 from pagedaemon.store.pool import Lane, StorePool, Work, Write, require_outside
 from pagedaemon.store.transaction import Mode, Transaction, driver, run, storage_error
 
-__all__ = ["Database", "StorePool"]
+__all__ = ["INDEXES", "Database", "StorePool"]
 
 T = TypeVar("T")
 
@@ -43,6 +43,10 @@ BUSY_TIMEOUT = 30.0
 IDLE_READERS = 2
 """Reader connections a space keeps open: each costs two file handles, and many spaces are open at
 once."""
+
+
+INDEXES = "index"
+"""The folder beside the file where its vector indexes are kept."""
 
 
 class Database:
@@ -341,6 +345,9 @@ def _refuse_remains(path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     remains = [log] if log.is_file() and log.stat().st_size else []
     remains += sorted(path.parent.glob(f"{path.name}.before-*"))
+    # Made only for vectors that are in the store already.
+    index = path.parent / INDEXES
+    remains += [index] if index.is_dir() and any(index.iterdir()) else []
     if remains and not (path.is_file() and path.stat().st_size):
         raise StorageUnavailable(
             f"{path} is empty or missing, but {remains[0].name} beside it is left of a store in "

@@ -123,7 +123,9 @@ def revision(tx: Transaction, path: Path) -> list[Symptom]:
         advice = "put the space's folder back from a backup, or move the file away if it is no part"
         return [Symptom("file_damaged", path.name, str(error), f"{advice} of the store")]
     if found is None:
-        return [Symptom("schema_old", path.name, "the file is empty: nothing was ever stored")]
+        what = "the file is empty: it lost all it held, or its first opening was cut off"
+        advice = "put the space's folder back from a backup; if it never held anything, remove it"
+        return [Symptom("file_damaged", path.name, what, advice)]
     if found != head:
         return [Symptom("schema_old", path.name, f"it is at revision {found}, and {head} is known")]
     return []

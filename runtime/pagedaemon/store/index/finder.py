@@ -24,7 +24,7 @@ from typing import Literal
 from pagedaemon.errors import Closed, StoreError
 from pagedaemon.store import vectors
 from pagedaemon.store.candidates import Allowed
-from pagedaemon.store.database import Database
+from pagedaemon.store.database import INDEXES, Database
 from pagedaemon.store.index.chroma import COMMAND, Chroma, IndexUnusable, Where
 from pagedaemon.store.index.exact import (
     Hit,
@@ -48,9 +48,6 @@ Progress = Callable[[int, int], None]
 THRESHOLD = 20_000
 """Vectors from which on `auto` uses Chroma. Below, comparing them all costs less of CPU (3 ms in
 place of 5) and of memory (30 MB in place of a process of 70 and more)."""
-
-FOLDER = "index"
-"""The folder of a space's indexes, beside its file."""
 
 FEED = 128
 """Vectors handed over at once: a search waits for no more than these, some 0.1 s."""
@@ -124,7 +121,7 @@ class VectorIndex:
         self.model = model
         self.mode: IndexMode = mode
         self._database = database
-        self._folder = folder or database.path.parent / FOLDER
+        self._folder = folder or database.path.parent / INDEXES
         self._kept = self._folder / folder_name(model)
         self._url = url
         self._threshold = threshold
