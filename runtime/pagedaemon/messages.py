@@ -6,6 +6,7 @@ is needed to show a message again in the same words is kept in it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,9 @@ from typing import Any, Literal
 
 from pagedaemon.errors import InvalidInput
 from pagedaemon.media import Attachment, in_words
+
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+"""What no store and no provider can hold."""
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -188,3 +192,14 @@ def checked_text(value: object, what: str, *, empty: bool = False) -> str:
                 f"{what} has a lone surrogate at position {error.start}: it is not valid Unicode"
             ) from error
     return value
+
+
+def storable(text: str) -> str:
+    """The text with what no store and no provider can hold (NUL, lone surrogates) as U+FFFD.
+
+    Two halves of a pair that stand together, as a stream may bring them, are their one character.
+    """
+    if not UNSTORABLE.search(text):
+        return text
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\x00", "\ufffd")

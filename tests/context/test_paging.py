@@ -92,12 +92,13 @@ async def test_where_nothing_that_leaves_says_anything_no_model_is_asked_and_the
     [
         text(""),
         text("   \n"),
+        text("\ud800\x00 \udfff"),
         text("much longer than what it stands for " * 60),
         Reply(content="I cannot help with that.", finish="refusal"),
         ModelUnavailable("down"),
         ContextTooLong("never"),
     ],
-    ids=["empty", "blank", "over-long", "refused", "unavailable", "no window"],
+    ids=["empty", "blank", "no text", "over-long", "refused", "unavailable", "no window"],
 )
 async def test_a_summary_that_cannot_stand_for_its_input_is_replaced_by_a_digest(
     answer: Answer,
@@ -107,6 +108,12 @@ async def test_a_summary_that_cannot_stand_for_its_input_is_replaced_by_a_digest
     assert summary.text.startswith("Lin sails.")
     assert "On day 1 we spoke" in summary.text
     assert "cannot help" not in summary.text
+
+
+async def test_what_no_store_can_hold_is_marked_in_a_summary() -> None:
+    summary = await fold(ScriptedModel([text("Lin \ud800sails\x00 to \ud83d\ude80.")]), TALK)
+    assert summary.by == "model"
+    assert summary.text.startswith("Lin \ufffdsails\ufffd to 🚀.")
 
 
 async def test_a_summary_over_its_share_is_refused_in_any_script() -> None:

@@ -10,6 +10,7 @@ from tests.loop.stage import Open, results
 
 from pagedaemon import AsyncRuntime
 from pagedaemon.config import Limits
+from pagedaemon.errors import RequestRejected
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.testing import (
     FakeClock,
@@ -104,3 +105,15 @@ async def test_script_that_is_asked_once_too_often_fails_the_test(stage: Open) -
     async with stage([call("archival_memory_search", query="x", heartbeat=True)]) as on:
         with pytest.raises(ScriptExhausted):
             await on.agent.send("?")
+
+
+async def test_what_no_store_can_hold_in_a_providers_complaint_blocks_nothing(stage: Open) -> None:
+    answers: list[Reply | RequestRejected] = [RequestRejected("no \ud800\x00 here"), say("Fine")]
+    async with stage(answers) as on:
+        with pytest.raises(RequestRejected):
+            await on.agent.send("one")
+        after = await on.agent.send("two")
+        first = (await (await on.agent.conversations.get()).turns(limit=2))[-1]
+    assert after.reply == "Fine"
+    assert first.stop_reason == "error"
+    assert first.error == "no \ufffd\ufffd here"

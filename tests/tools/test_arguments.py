@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagedaemon.tools.arguments import DEEPEST, UNREADABLE, read_arguments, storable
+from pagedaemon.messages import storable
+from pagedaemon.tools.arguments import DEEPEST, UNREADABLE, read_arguments
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
 JSON = st.recursive(

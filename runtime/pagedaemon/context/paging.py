@@ -22,7 +22,7 @@ from pagedaemon.errors import ContextTooLong, ModelError
 from pagedaemon.llm.protocol import ChatModel, Request
 from pagedaemon.llm.tokens import PER_MESSAGE, PER_REQUEST, Correction
 from pagedaemon.memory.recall import speaker
-from pagedaemon.messages import Message, Usage
+from pagedaemon.messages import Message, Usage, storable
 from pagedaemon.resources import Prompts
 
 logger = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class Summariser:
         return self._measure(system) + self._measure(request) + _AROUND
 
     def _demand_usable(self, answer: str, source: str, max_tokens: int) -> None:
-        if not answer:
+        if not answer.strip("\ufffd \n"):
             raise _Unusable("the summary is empty")
         if len(answer) > max(len(source), 200):
             raise _Unusable("the summary is longer than what it stands for")
@@ -271,7 +271,7 @@ class Summariser:
         self._usage = self._usage + spent
         if reply.finish == "refusal":
             raise _Unusable("the provider refused to summarise")
-        return reply.content.strip()
+        return storable(reply.content).strip()
 
     def _digest(
         self, previous: str, told: Sequence[Message], messages: int, max_tokens: int

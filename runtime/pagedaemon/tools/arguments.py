@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pagedaemon.messages import UNSTORABLE, storable
+
 DEEPEST = 100
 """How deep objects and arrays may be nested. Deeper than anyone's parameters, and shallow enough
 for every parser, serialiser and database that sees the arguments after us."""
@@ -19,7 +21,6 @@ for every parser, serialiser and database that sees the arguments after us."""
 UNREADABLE = "unreadable_arguments"
 """The one key of what is sent back to the model in place of arguments that nobody could read."""
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FENCE = "```"
 _LANGUAGE = re.compile(r"\w*")
 _TOKEN = re.compile(
@@ -70,17 +71,6 @@ def read_arguments(raw: str) -> Arguments:
             return Arguments(None, _wrapped(raw), read.text)
         read = again
     return Arguments(read.value, read.text)
-
-
-def storable(text: str) -> str:
-    """The text with what no store and no provider can hold (NUL, lone surrogates) as U+FFFD.
-
-    Two halves of a pair that stand together, as a stream may bring them, are their one character.
-    """
-    if not _UNSTORABLE.search(text):
-        return text
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.replace("\x00", "\ufffd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +155,7 @@ def _flaw(value: dict[str, Any]) -> str | None:
     while waiting:
         item, depth = waiting.pop()
         if isinstance(item, str):
-            if _UNSTORABLE.search(item):
+            if UNSTORABLE.search(item):
                 return "a string in them holds a NUL or half a surrogate pair, which is not text"
             continue
         if isinstance(item, dict):

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable
 from typing import Literal, cast
 
+from pagedaemon.messages import storable
 from pagedaemon.resources import Prompts
-from pagedaemon.tools.arguments import storable
 from pagedaemon.tools.tool import NeverRan, Tool
 from pagedaemon.tools.toolbox import Outcome, as_text, ends_us, in_thread, put_down
 

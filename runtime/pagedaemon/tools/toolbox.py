@@ -24,8 +24,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from pagedaemon.config import Style
 from pagedaemon.errors import ToolDefinitionError, ToolFailure
 from pagedaemon.llm.protocol import RawCall, WireTool
+from pagedaemon.messages import storable
 from pagedaemon.resources import Prompts
-from pagedaemon.tools.arguments import read_arguments, storable
+from pagedaemon.tools.arguments import read_arguments
 from pagedaemon.tools.schema import HEARTBEAT, RESERVED, THOUGHTS, problems, shape
 from pagedaemon.tools.tool import Tool, ToolContext
 

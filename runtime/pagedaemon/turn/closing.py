@@ -11,7 +11,7 @@ from datetime import datetime
 from pagedaemon.clock import Clock
 from pagedaemon.errors import Closed, LeaseLost, NotFound, StoreError
 from pagedaemon.events import StepFinished, StepRecord, Turn
-from pagedaemon.messages import StopReason, Usage
+from pagedaemon.messages import StopReason, Usage, storable
 from pagedaemon.resources import Prompts
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as block_rows
@@ -45,6 +45,8 @@ async def end(
         LeaseLost: another worker has taken the conversation over.
         StoreError: the store failed.
     """
+    # A provider's own words stand in it.
+    error = None if error is None else storable(error)
     now = clock.now()
     turn.ended = await store.write(lambda tx: _ended(tx, turn, reason, error, now))
     turn.stirs |= turn.asked
@@ -74,6 +76,7 @@ async def close(
         LeaseLost: another worker has taken the conversation over.
         StoreError: the store failed.
     """
+    error = None if error is None else storable(error)
     # Among the writes, so that a commit that was on its way when we were stopped is seen.
     plan = await store.write(lambda tx: _refresh(tx, turn))
     if turn.ended is not None:
@@ -104,7 +107,7 @@ async def _close_plainly(
 ) -> Turn:
     logger.warning("a step of turn %s could not be closed", turn.id, exc_info=broken)
     why = f"its last step could not be closed: {type(broken).__name__}: {broken}"
-    why = f"{error}; {why}" if error else why
+    why = storable(f"{error}; {why}" if error else why)
     now = clock.now()
     try:
         # The shipped texts: the user's own may be what is broken.

@@ -16,9 +16,9 @@ from pagedaemon.clock import new_id
 from pagedaemon.llm.protocol import CALL_EXTRAS, RawCall, Reply
 from pagedaemon.memory.effects import Effect
 from pagedaemon.memory.recall import whole_of
-from pagedaemon.messages import Call, HeartbeatReason, Label, Message, Usage
+from pagedaemon.messages import Call, HeartbeatReason, Label, Message, Usage, storable
 from pagedaemon.store.journal import Plan, PlannedCall
-from pagedaemon.tools.arguments import DEEPEST, read_arguments, storable
+from pagedaemon.tools.arguments import DEEPEST, read_arguments
 from pagedaemon.tools.gates import needs_approval, tainted
 from pagedaemon.tools.memory_tools import SPEAK
 from pagedaemon.tools.rules import Called, allowed, missing

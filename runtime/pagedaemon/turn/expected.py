@@ -13,8 +13,8 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaError, from_json
 
 from pagedaemon.errors import InvalidInput
-from pagedaemon.messages import checked_text
-from pagedaemon.tools.arguments import finite, no_constant, storable
+from pagedaemon.messages import checked_text, storable
+from pagedaemon.tools.arguments import finite, no_constant
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from pagedaemon.config import Style
 from pagedaemon.events import Event, ReplyDelta, StepReset, ThoughtDelta
 from pagedaemon.llm.protocol import CallPart, Part, ReasoningPart, Restart, TextPart
-from pagedaemon.tools.arguments import storable
+from pagedaemon.messages import storable
 from pagedaemon.tools.memory_tools import SPEAK
 from pagedaemon.tools.schema import THOUGHTS
 
