@@ -229,7 +229,18 @@ class ModelTimedOut(ModelUnavailable):
 
 
 class RequestRejected(ModelError):
-    """The provider refused the request as such (400, 404, 422)."""
+    """The provider refused the request as such (400, 404, 422).
+
+    Where it showed pictures, one may be why: some of them are then shown as placeholders in later
+    requests, and the message says which.
+
+    Attributes:
+        status: of HTTP, where the provider said one.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ContextTooLong(RequestRejected):

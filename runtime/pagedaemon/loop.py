@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from pagedaemon.clock import Clock
-from pagedaemon.errors import ContextOverflow, ModelError, ReplyInvalid
+from pagedaemon.errors import ContextOverflow, ModelError, ReplyInvalid, RequestRejected
 from pagedaemon.events import Event, Turn, TurnEnded
 from pagedaemon.messages import StopReason
 from pagedaemon.store import journal
@@ -29,6 +29,7 @@ from pagedaemon.turn.pageout import make_room
 from pagedaemon.turn.reconciling import reconcile
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.usage import believable
+from pagedaemon.turn.withholding import explained, suspected
 
 
 class Loop:
@@ -90,8 +91,13 @@ class Loop:
         except OutOfTime:
             await end(store, clock, turn, "max_seconds")
         except (ModelError, ContextOverflow) as error:
-            yield TurnEnded.of(await end(store, clock, turn, "error", str(error)))
-            raise
+            withheld = suspected(turn, error)
+            if not withheld or not isinstance(error, RequestRejected):
+                yield TurnEnded.of(await end(store, clock, turn, "error", str(error)))
+                raise
+            told = explained(error, withheld)
+            yield TurnEnded.of(await end(store, clock, turn, "error", str(told), withheld=withheld))
+            raise told from error
         assert turn.ended is not None
         yield TurnEnded.of(turn.ended)
         if turn.ended.stop_reason == "invalid_reply" and turn.refusal is not None:

@@ -15,6 +15,10 @@ from typing import Any, Literal
 from pagedaemon.errors import InvalidInput
 from pagedaemon.media import Attachment, in_words
 
+WITHHELD = "withheld"
+"""Key in a message's data: its pictures are shown as placeholders, since a provider has refused a
+request with them."""
+
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 """What no store and no provider can hold."""
 
@@ -102,7 +106,8 @@ class Message:
     step_id: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     """Per kind: a heartbeat's `reason`; the `covers` of a summary; a reply's `opaque` provider
-    fields; under `recalled` what was shown beside a person's words, as ids, and its label."""
+    fields; under `recalled` what was shown beside a person's words, as ids, and its label;
+    `withheld` where its pictures are no longer shown."""
     attachments: tuple[Attachment, ...] = ()
     """Pictures and files that came with the text, in their order."""
 
@@ -111,6 +116,11 @@ class Message:
         """The text with a placeholder where each picture stands: what is searched, summarised, and
         shown where pictures are not."""
         return in_words(self.text, self.attachments)
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether its pictures are shown as placeholders, since a provider has refused them."""
+        return bool(self.data.get(WITHHELD))
 
     @property
     def recalled(self) -> tuple[str, ...]:

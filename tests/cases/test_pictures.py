@@ -16,12 +16,14 @@ import pytest
 from pagedaemon import AsyncRuntime, Model
 from pagedaemon.errors import (
     ContextOverflow,
+    ContextTooLong,
     InvalidInput,
     ModelCannotSee,
     NotFound,
     PicturesTooLarge,
+    RequestRejected,
 )
-from pagedaemon.llm.protocol import Request
+from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import File, Image
 from pagedaemon.testing import ScriptedModel, call, png, say
@@ -362,3 +364,82 @@ async def test_what_is_no_content_is_refused_with_what_is_accepted(
             await ada.send(content)
         assert not model.requests
         assert await ada.recall.count() == 0
+
+
+def picky(refused: set[str]) -> ScriptedModel:
+    """A model whose provider refuses every request that shows one of these pictures."""
+
+    def answer(request: Request) -> Reply | RequestRejected:
+        if refused.intersection(images(request)):
+            return RequestRejected("the picture could not be fetched", status=400)
+        return say("I see.")
+
+    return ScriptedModel(answer, strict=("openai",))
+
+
+async def test_a_picture_that_the_provider_refuses_does_not_block_the_conversation(
+    opened: Open,
+) -> None:
+    model = picky({LINK})
+    async with opened(model) as runtime:
+        ada = await runtime.agents.create("ada")
+        await ada.send(["This one is fine", Image.from_bytes(PNG)])
+        with pytest.raises(RequestRejected, match=r"those of #\d+ are shown.*pop\(\)") as refused:
+            await ada.send(["And this?", Image.from_url(LINK)])
+        assert refused.value.status == 400
+        assert (await ada.send("Still there?")).reply == "I see."
+        assert images(model.requests[-1]) == [DATA_URL]
+        assert "[image sea shore.jpg]" in str(model.requests[-1].messages)
+    async with opened(model) as runtime:
+        ada = await runtime.agents.get("ada")
+        assert (await ada.send("And after a restart?")).reply == "I see."
+        before, after = model.requests[-2:]
+        assert after.messages[: len(before.messages)] == before.messages
+
+
+async def test_a_link_that_has_expired_since_is_shown_as_its_placeholder(opened: Open) -> None:
+    refused: set[str] = set()
+    model = picky(refused)
+    async with opened(model) as runtime:
+        ada = await runtime.agents.create("ada")
+        await ada.send(["Look", Image.from_url(LINK), Image.from_bytes(PNG)])
+        await ada.send(["And this", Image.from_bytes(png(8, 8))])
+        refused.add(LINK)
+        with pytest.raises(RequestRejected, match="placeholders"):
+            await ada.send("What was it?")
+        assert (await ada.send("What was it?")).reply == "I see."
+        assert len(images(model.requests[-1])) == 1
+
+
+async def test_a_stored_picture_that_another_provider_refuses_is_shown_as_its_placeholder(
+    opened: Open,
+) -> None:
+    refused: set[str] = set()
+    model = picky(refused)
+    async with opened(model) as runtime:
+        ada = await runtime.agents.create("ada")
+        await ada.send(["Look", Image.from_bytes(PNG)])
+        refused.add(DATA_URL)
+        with pytest.raises(RequestRejected, match="placeholders"):
+            await ada.send("What was it?")
+        assert (await ada.send("What was it?")).reply == "I see."
+        hit = (await ada.recall.search("Look", roles=["user"])).hits[0]
+        assert await ada.recall.attachment(hit.message.attachments[0].id) == PNG
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RequestRejected("no such model", status=404), ContextTooLong("too long")],
+    ids=["no model", "too long"],
+)
+async def test_a_refusal_for_another_reason_leaves_the_pictures_in_view(
+    opened: Open, error: RequestRejected
+) -> None:
+    answers: list[Reply | RequestRejected] = [error, say("I see.")]
+    model = ScriptedModel(answers)
+    async with opened(model) as runtime:
+        ada = await runtime.agents.create("ada")
+        with pytest.raises(RequestRejected, match=str(error)):
+            await ada.send(["Look", Image.from_bytes(PNG)])
+        await ada.send("Again")
+        assert images(model.requests[-1]) == [DATA_URL]

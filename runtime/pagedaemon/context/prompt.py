@@ -10,7 +10,7 @@ from pagedaemon.agent import AgentRecord
 from pagedaemon.events import ContextPart
 from pagedaemon.llm.protocol import WireMessage
 from pagedaemon.memory.blocks import closing_mark
-from pagedaemon.messages import Message
+from pagedaemon.messages import WITHHELD, Message
 from pagedaemon.resources import Prompts
 from pagedaemon.store.blocks import BlockRow
 
@@ -58,9 +58,14 @@ class SystemPrompt:
 
 
 def context_hash(system: str, tools_hash: str, queue: Sequence[Message]) -> str:
-    """Names the request a step was made from: its system prompt, its tools, its messages by id."""
-    named = (system, tools_hash, *(message.id for message in queue))
+    """Names the request a step was made from: its system prompt, its tools, its messages by id, and
+    which of them were shown without their pictures."""
+    named = (system, tools_hash, *map(_name, queue))
     return hashlib.sha256("\0".join(named).encode()).hexdigest()
+
+
+def _name(message: Message) -> str:
+    return f"{message.id} {WITHHELD}" if message.is_withheld else message.id
 
 
 def status_line(

@@ -36,8 +36,8 @@ class _Mark:
 
 class Renderer:
     """Renders messages, each only once: what is stored never changes, so neither does its
-    rendering. A queue that goes on where the last one was is rendered from there, and what is
-    unchanged is the same object as before.
+    rendering (`forget` is for the exceptions). A queue that goes on where the last one was is
+    rendered from there, and what is unchanged is the same object as before.
 
     Args:
         prompts: the texts the model reads.
@@ -113,8 +113,8 @@ class Renderer:
         return self._known[message.id]
 
     def forget(self, message: Message) -> None:
-        """Forgets one rendering: of a message that is not stored yet and was still being
-        written."""
+        """Forgets one rendering: of a message that was still being written, or whose pictures are
+        no longer shown."""
         self._known.pop(message.id, None)
 
     def keep_only(self, messages: Iterable[Message]) -> None:
@@ -154,7 +154,7 @@ class Renderer:
         shown = pictures(message.attachments)
         if message.digest is not None:
             shown = [replace(picture, at=len(text)) for picture in shown]
-        if not shown or not self._sees():
+        if not shown or message.is_withheld or not self._sees():
             return in_words(text, shown)
         return [
             _text(piece) if isinstance(piece, str) else _picture(piece)

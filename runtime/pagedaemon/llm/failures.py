@@ -134,8 +134,8 @@ def failure(complaint: Complaint, where: str, retry_after: float | None = None) 
     if status >= 500 or status in _LATER:
         return ModelUnavailable(text)
     if status == 404:
-        return RequestRejected(f"{text}. Check the model's name and `base_url`")
-    return RequestRejected(text)
+        return RequestRejected(f"{text}. Check the model's name and `base_url`", status=status)
+    return RequestRejected(text, status=status)
 
 
 def waiting_time(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -216,6 +216,17 @@ def add_messages(
     fulltext.index_messages(tx, [said for said in found if said is not None])
 
 
+_SET_DATA = update(messages).where(messages.c.id == bindparam("message"))
+
+
+def set_data(tx: Transaction, changed: Sequence[Message]) -> None:
+    """Stores the data of messages anew; nothing else of them."""
+    tx.execute(
+        _SET_DATA.values(data=bindparam("now")),
+        [{"message": message.id, "now": _data(message)} for message in changed],
+    )
+
+
 def searchable(conversation_id: str, message: Message) -> fulltext.Said | None:
     """A message as it is made searchable; None where no search is to find it."""
     if message.kind not in SEARCHED or "builtin" in message.data:

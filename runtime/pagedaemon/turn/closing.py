@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from pagedaemon.clock import Clock
 from pagedaemon.errors import Closed, LeaseLost, NotFound, StoreError
 from pagedaemon.events import StepFinished, StepRecord, Turn
-from pagedaemon.messages import StopReason, Usage, storable
+from pagedaemon.messages import Message, StopReason, Usage, storable
 from pagedaemon.resources import Prompts
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import blocks as block_rows
@@ -32,14 +33,24 @@ from pagedaemon.turn.finish import Finished, Stopped, call_records, finish_step
 from pagedaemon.turn.messages import step_messages
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.usage import believable
+from pagedaemon.turn.withholding import hide, withhold
 
 logger = logging.getLogger("pagedaemon")
 
 
 async def end(
-    store: Database, clock: Clock, turn: OpenTurn, reason: StopReason, error: str | None = None
+    store: Database,
+    clock: Clock,
+    turn: OpenTurn,
+    reason: StopReason,
+    error: str | None = None,
+    *,
+    withheld: Sequence[Message] = (),
 ) -> Turn:
     """Ends a turn outside a step: cancelled, failed, or not to be taken up again.
+
+    Args:
+        withheld: messages whose pictures are shown as placeholders from now on.
 
     Raises:
         LeaseLost: another worker has taken the conversation over.
@@ -48,7 +59,9 @@ async def end(
     # A provider's own words stand in it.
     error = None if error is None else storable(error)
     now = clock.now()
-    turn.ended = await store.write(lambda tx: _ended(tx, turn, reason, error, now))
+    turn.ended = await store.write(lambda tx: _ended(tx, turn, reason, error, now, withheld))
+    if withheld:
+        hide(turn, withheld)
     turn.stirs |= turn.asked
     return turn.ended
 
@@ -248,6 +261,7 @@ def _ended(
     reason: StopReason,
     error: str | None,
     now: datetime,
+    withheld: Sequence[Message],
 ) -> Turn:
     """The turn's end outside a step: cancelled, failed, or not to be taken up again. Frees the
     lease.
@@ -259,10 +273,12 @@ def _ended(
         tx,
         turn.lease,
         last_seq=turn.last_seq,
-        window_version=turn.window_version,
+        window_version=turn.window_version + bool(withheld),
         warned=turn.warned,
         ends=True,
     )
+    if withheld:
+        withhold(tx, withheld)
     usage = turn.usage + turn.unrecorded
     told = (*turn.told, journal.ENDED)
     journal.set_turn(tx, turn.id, usage, told=told, stop_reason=reason, error=error, ended_at=now)
