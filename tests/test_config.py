@@ -16,6 +16,7 @@ from pagedaemon.config import (
     After,
     AtMost,
     Conditional,
+    Embedding,
     First,
     Limits,
     Model,
@@ -213,3 +214,25 @@ def test_importing_builds_no_validator() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
+
+
+@pytest.mark.parametrize("kind", [Model, Embedding])
+@pytest.mark.parametrize(
+    "url", ["", "nope", "ftp://host/v1", "http://", "http://host:port/v1", "http://a host/v1"]
+)
+def test_an_address_that_leads_nowhere_is_refused_when_it_is_given(
+    kind: type[Model] | type[Embedding], url: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"base_url.*http"):
+        kind("openai/x", base_url=url)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://[::1]:9/", "HTTP://host"])
+def test_an_address_is_kept_as_it_is_given(url: str) -> None:
+    assert Model("openai/x", base_url=url).base_url == url
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {"deep": {1, 2}}, "\ud800"])
+def test_further_fields_that_are_no_json_are_refused_when_they_are_given(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"extra.*JSON"):
+        Model("openai/x", extra={"z": value})

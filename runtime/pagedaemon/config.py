@@ -4,11 +4,21 @@ each field; every one of them can be given per runtime and per agent."""
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from pagedaemon.errors import ConfigError, InvalidInput
 
@@ -32,6 +42,30 @@ IMPORTED = "imported"
 
 Price: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """US dollars for a million tokens."""
+
+
+def _reachable_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        right = False
+    if not right or re.search(r"[^\x21-\x7e]", url):
+        raise ValueError("it is no http(s) URL: give one such as http://localhost:8000/v1, or None")
+    return url
+
+
+def _json_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(fields, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"it cannot be written as JSON: {error}") from error
+    return fields
+
+
+BaseUrl: TypeAlias = Annotated[str, AfterValidator(_reachable_url)]
+"""An endpoint's http(s) URL."""
 
 
 class Frozen(BaseModel):
@@ -94,7 +128,7 @@ class Model(Frozen):
     """`provider/model`. `openai/…` talks to any OpenAI-compatible endpoint, `offline` to the
     built-in rule model; a name registered with `Runtime(models={...})` to that object; any other
     provider's, or `litellm/<provider>/<model>`, to that provider through litellm."""
-    base_url: str | None = None
+    base_url: BaseUrl | None = None
     """Endpoint, such as `http://localhost:8000/v1`. None: the provider's own."""
     api_key: SecretStr | None = None
     """Never stored and never logged. None: the provider's environment variable."""
@@ -109,8 +143,8 @@ class Model(Frozen):
     """Seconds one call may take."""
     retries: int = Field(default=3, ge=0)
     """How often a call that can succeed later (429, 5xx, timeout) is tried again."""
-    extra: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the request body, passed on as they are."""
+    extra: Annotated[dict[str, Any], AfterValidator(_json_fields)] = Field(default_factory=dict)
+    """Further fields of the request body, passed on as they are: JSON."""
     prices: tuple[Price, Price, Price] | None = None
     """US dollars for a million tokens: prompt, completion, prompt read from the cache. None: what
     the provider reports, else the price list that litellm carries, where the model is in it."""
@@ -170,7 +204,7 @@ class Embedding(Frozen):
     name: str = Field(default="auto", min_length=1)
     """`local`: MiniLM on this machine. `openai/…`: a model behind an OpenAI-compatible endpoint.
     `none`: search by keywords only. `auto`: local where its packages are installed, else none."""
-    base_url: str | None = None
+    base_url: BaseUrl | None = None
     """Endpoint, such as `http://localhost:8000/v1`. None: OpenAI's own."""
     api_key: SecretStr | None = None
     """Never stored and never logged. None: the variable OPENAI_API_KEY, for OpenAI's own only."""

@@ -235,3 +235,13 @@ def test_reply_that_grows_is_read_as_far_as_it_has_come() -> None:
     assert INVOICE.partial("Here it is") is None
     assert INVOICE.partial("42") is None
     assert INVOICE.partial('["\ud83d') == ["\ufffd"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "not a type!", "int", lambda x: x, len, list["not a type!"], list["1/0"], list["int.no"]],  # type: ignore[name-defined, valid-type]  # noqa: F722
+    ids=repr,
+)
+def test_what_is_no_type_is_refused_and_named(given: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"reply_type.*cannot be asked for"):
+        Expected.of(given)

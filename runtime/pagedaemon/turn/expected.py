@@ -32,6 +32,22 @@ _OPENING = re.compile(r"[{\[]")
 _STREAMED_FENCE = re.compile(r"\s*```\w*[ \t]*\n")
 
 
+_REFUSALS = (
+    PydanticUserError,
+    SchemaError,
+    NameError,
+    TypeError,
+    ValueError,
+    SyntaxError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What pydantic raises for what is no type; names within one are Python code, which may raise
+more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fits(Generic[T]):
     """A reply that is what was asked for."""
@@ -71,15 +87,17 @@ class Expected(Generic[T]):
         Raises:
             InvalidInput: it is no type that JSON can express.
         """
+        # The name of a type would be evaluated here, where its user's names mean nothing.
+        if isinstance(reply_type, str):
+            raise _no_type(reply_type, "it is the name of a type, or none at all")
         try:
             adapter: TypeAdapter[T] = TypeAdapter(reply_type)
+            if adapter.core_schema["type"] == "call":
+                raise _no_type(reply_type, "it is a function")
             expected = Expected(adapter.json_schema(), adapter)
-        except (PydanticUserError, SchemaError, NameError, TypeError, ValueError) as error:
+        except _REFUSALS as error:
             why = str(error).split("\n", 1)[0]
-            raise InvalidInput(
-                f"reply_type {reply_type!r:.100} cannot be asked for: {why}. Give a pydantic "
-                "model, a dataclass, or another type that JSON can express"
-            ) from error
+            raise _no_type(reply_type, why) from error
         checked_text(expected.text, "the schema of reply_type")
         return expected
 
@@ -130,6 +148,13 @@ class Expected(Generic[T]):
         if not found:
             return Fits(value)
         return _unfit([(tuple(error.path), error.message) for error in found])
+
+
+def _no_type(given: object, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"reply_type {given!r:.100} cannot be asked for: {why}. Give a pydantic model, a "
+        "dataclass, or another type that JSON can express"
+    )
 
 
 def _unchecked(*_: object) -> Iterator[NoReturn]:

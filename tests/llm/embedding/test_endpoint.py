@@ -272,9 +272,7 @@ async def test_without_a_key_openai_itself_is_not_called() -> None:
     assert raised.value.kind == "refused"
 
 
-@pytest.mark.parametrize(
-    "wanted", [Embedding("local"), Embedding("openai/"), Embedding("openai/x", base_url="nowhere")]
-)
-def test_a_name_or_address_that_leads_nowhere_is_a_config_error(wanted: Embedding) -> None:
+@pytest.mark.parametrize("wanted", [Embedding("local"), Embedding("openai/")])
+def test_a_name_that_leads_nowhere_is_a_config_error(wanted: Embedding) -> None:
     with pytest.raises(ConfigError):
         OpenAIEmbedder(wanted)
