@@ -174,3 +174,24 @@ def test_what_steers_a_terminal_is_taken_out_of_replies(run: Run, write_app: Wri
     write_app("loud_app")
     told = run("chat", "--app", "loud_app:runtime", input="\x1b[2Jboo\n")
     assert told.stdout == "you said \ufffd[2Jboo\n"
+
+
+def test_output_that_cannot_be_written_is_one_line_and_the_turn_is_kept(
+    run: Run, folder: Path
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run(
+            [*COMMAND, "chat", "--model", "offline"],
+            input="Hi, my name is Lin.\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            timeout=SECONDS,
+            check=False,
+        )
+    assert told.returncode == 1
+    (line,) = told.stderr.splitlines()
+    assert "the output cannot be written" in line
+    assert "my name is Lin" in run("recall", "search", "Lin").stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -47,6 +49,24 @@ class Commands(click.Group):
             if ctx.params["debug"]:
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
             raise click.ClickException(one_line(str(error), 2_000)) from error
+        except OSError as error:
+            if error.errno not in _FULL or error.filename is not None:
+                raise
+            _write_no_more()
+            told = f"the output cannot be written: {error.strerror}; what was done is kept"
+            raise click.ClickException(told) from error
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""How a system says that what the output goes to takes no more. A pipe that nobody reads any more
+is an end that click knows."""
+
+
+def _write_no_more() -> None:
+    """Lets standard output go nowhere: Python would write the rest at its end, and fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
