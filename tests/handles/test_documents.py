@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +287,13 @@ def test_progress_on_the_blocking_door_cannot_wait_for_itself(tmp_path: Path) ->
         with pytest.raises(ConfigError, match="wait for itself"):
             ada.archive.load_text("wide", name="land", progress=asks)
         assert ada.archive.count() == 1
+
+
+async def test_a_file_whose_name_cannot_be_a_documents_is_loaded_under_a_given_one(
+    ada: AsyncAgent, tmp_path: Path
+) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
+    await asyncio.to_thread(path.write_text, GUIDE, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="give name="):
+        await ada.archive.load(path)
+    assert (await ada.archive.load(path, name="café")).passages > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -245,3 +246,13 @@ async def test_the_lines_are_read_once_and_may_come_from_a_generator(ada: AsyncA
         yield from jsonl(3)
 
     assert (await ada.recall.import_jsonl(talk())).messages == 3
+
+
+@pytest.mark.parametrize("text", ["[]", '[{"role": "user"}]', '[\n  {"role": "user"}\n]'])
+async def test_a_json_list_given_as_lines_is_told_where_it_belongs(
+    ada: AsyncAgent, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "conversations.json"
+    await asyncio.to_thread(path.write_text, text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="import_openai"):
+        await ada.recall.import_jsonl(path)

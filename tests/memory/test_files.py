@@ -83,3 +83,10 @@ def test_a_missing_file_and_a_folder_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "there"
     path.touch()
     assert file_path(str(path), "") == path
+
+
+def test_a_pdf_is_no_text_even_where_all_of_it_is_ascii(tmp_path: Path) -> None:
+    path = tmp_path / "paper.txt"
+    path.write_bytes(b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\n")
+    with pytest.raises(InvalidInput, match=r"paper\.txt is a PDF.*convert it to text"):
+        decoded(path, None)

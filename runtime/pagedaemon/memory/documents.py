@@ -93,12 +93,14 @@ def read_file(
         InvalidInput: it is no readable text, or another value cannot be.
     """
     path = file_path(source, "for the text itself use load_text(text, name=...)")
-    called = checked_name(path.name if name is None else name, "the document's name")
+    called = _called(path, name)
     found = format_of(form, path.suffix)
     checked = _checked(tags, label, chunk_chars)
     text = decoded(path, encoding, html=found == "html")
     texts = _chunked(called, text, found, chunk_chars)
-    return Manuscript(called, texts, *checked, str(path.resolve()), name is not None)
+    # A file's name may be no valid Unicode; it stays another one than its neighbours'.
+    place = str(path.resolve()).encode(errors="backslashreplace").decode()
+    return Manuscript(called, texts, *checked, place, name is not None)
 
 
 def read_text(
@@ -131,6 +133,15 @@ def _checked(tags: Sequence[str], label: str, chunk_chars: int) -> tuple[tuple[s
         if label == known:
             return given, known
     raise InvalidInput(f"label is one of {', '.join(LABELS)}, not {label!r}")
+
+
+def _called(path: Path, name: str | None) -> str:
+    if name is not None:
+        return checked_name(name, "the document's name")
+    try:
+        return checked_name(path.name, "the document's name")
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}. It was taken from the file's: give name=...") from error
 
 
 def _chunked(name: str, text: str, form: Format, size: int) -> tuple[str, ...]:

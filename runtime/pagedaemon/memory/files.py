@@ -65,6 +65,8 @@ def decoded(path: Path, encoding: str | None, *, html: bool = False) -> str:
         raw = path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read ({error}): check its permissions") from error
+    if raw.startswith(b"%PDF-"):
+        raise InvalidInput(f"{path} is a PDF, which is not read here: convert it to text first")
     said = encoding or _said(raw, html) or "utf-8"
     try:
         text = raw.decode(said)

@@ -263,8 +263,15 @@ def from_lines(lines: Iterable[object], name: str, source: str, reading: Reading
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                reading.refuse(f"line {number} is no JSON ({error})", error)
+                told = f"line {number} is no JSON ({error})"
+                if not chat.said and line.strip()[:1] in ("[", b"["):
+                    told += "; for a file that is one JSON list there is import_openai"
+                reading.refuse(told, error)
                 continue
+        if isinstance(line, str | bytes) and isinstance(record, list):
+            told = "is a JSON list and no message; for a file of chats there is import_openai"
+            reading.refuse(f"line {number} {told}")
+            continue
         said = reading.message(record, f"line {number}")
         if said is not None:
             chat.said.append(said)

@@ -96,7 +96,7 @@ class Runtime:
             packages are installed; `"local"`, `"openai/<model>"` or an `Embedding`; an object with
             the methods of `pagedaemon.llm.embedding.protocol.Embedder`; None: search is by words
             alone.
-        index: what finds the nearest vectors. `"auto"`: exact comparison, from 10,000 vectors in a
+        index: what finds the nearest vectors. `"auto"`: exact comparison, from 20,000 vectors in a
             space on Chroma; `"exact"` or `"chroma"`: always that.
         chroma_url: a Chroma server that is used instead of one's own, such as
             `http://localhost:8000`.
