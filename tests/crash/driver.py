@@ -36,7 +36,7 @@ WORKLOADS: dict[str, type[Workload]] = {
 
 Outcome: TypeAlias = dict[str, Any]
 
-TRIES = 5
+TRIES = 20
 """How often a place is tried that a run did not come past, as two threads may meet in another
 order."""
 

@@ -26,7 +26,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -346,8 +346,7 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
         # Also what is in no text of its own: it may stand beside one, or be its date.
         room -= frequency
         kept.append(term)
-    nowhere = [term for term, frequency in found.items() if not frequency]
-    for term, frequency in _meant(tx, kind, nowhere, alone=len(nowhere) == len(found)):
+    for _, term, frequency in _meant(tx, kind, found):
         if frequency <= room:
             room -= frequency
             terms.append(term)
@@ -356,22 +355,27 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     return Asked(" OR ".join(term for term in terms if term in kept), room < 0)
 
 
-def _meant(
-    tx: Transaction, kind: Kind, nowhere: Sequence[str], *, alone: bool
-) -> Iterator[tuple[str, int]]:
-    """Terms that may have been meant, and in how many texts they stand. Parts of compounds, which
-    take longer, only where nothing else would be found."""
+def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
+    """Terms of a query that stand nowhere, each with one that may have been meant, and in how many
+    texts that stands. Parts of compounds, which take longer, only where nothing else would be
+    found.
+
+    Args:
+        found: the terms, and in how many texts each stands.
+    """
     vocab = spelling.MESSAGES if kind == "message" else spelling.PASSAGES
+    nowhere = [term for term, frequency in found.items() if not frequency]
+    alone = len(nowhere) == len(found)
     for term in nowhere:
         word = term.strip('"')
         if not word.isalpha() or _UNSPACED.search(word):
             continue
-        found = spelling.slips(tx, vocab, word)
-        if alone and not found:
-            found = spelling.compounds(tx, vocab, word)
-        for meant, frequency in found:
+        likely = spelling.slips(tx, vocab, word)
+        if alone and not likely:
+            likely = spelling.compounds(tx, vocab, word)
+        for meant, frequency in likely:
             # As a beginning: stemmed a second time it may be shorter.
-            yield f'"{meant}"*', frequency
+            yield term, f'"{meant}"*', frequency
 
 
 _OWN = "text"
@@ -392,8 +396,8 @@ def coverage(
 
     A word's weight is its idf, ln(1 + (N - n + 0.5) / (n + 0.5)), with n of N texts that have it
     (Robertson and Zaragoza, 2009, in the form of Lucene, which is above 0 in the smallest index).
-    What stands nowhere weighs as much as what stands in one text, and what `telling` would find
-    too frequent nothing.
+    What stands nowhere weighs as much as what stands in one text, and is covered by what it may
+    have meant; what `telling` would find too frequent weighs nothing.
 
     Args:
         telling: function words do not count, where the query has others.
@@ -406,7 +410,11 @@ def coverage(
     # The last number given: no less than there are texts, and known without counting them.
     texts = int(tx.scalar(select(func.coalesce(func.max(words.c.number), 0))))
     weights: dict[str, float] = {}
-    for term, frequency in _frequencies(tx, kind, terms).items():
+    frequencies = _frequencies(tx, kind, terms)
+    covering = {term: [term] for term in terms}
+    for term, meant, _ in _meant(tx, kind, frequencies):
+        covering[term].append(meant)
+    for term, frequency in frequencies.items():
         found = max(1, frequency)
         if found <= MOST_MATCHES:
             weights[term] = math.log(1 + (max(texts - found, 0) + 0.5) / (found + 0.5))
@@ -414,7 +422,7 @@ def coverage(
     covered = dict.fromkeys(ids, 0.0)
     for term in heaviest:
         match = MATCHING[kind]
-        own = f"{_OWN} : {term}"
+        own = f"{_OWN} : ({' OR '.join(covering[term])})"
         for row in tx.all(select(match.c.id).where(match.c.id.in_(ids)), {"match": own}):
             covered[row[0]] += weights[term]
     whole = sum(weights[term] for term in heaviest)
