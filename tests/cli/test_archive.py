@@ -110,7 +110,7 @@ def test_one_name_for_several_files_is_a_usage_error(run: Run) -> None:
         (("load", "guide.md", "--agent", "eve"), "no agent called 'eve'"),
         (("list", "--agent", "eve"), "no agent called 'eve'"),
         (("unload", "guide.md"), "no document 'guide.md' in this agent's archive"),
-        (("search", "deep", "--store", "nowhere"), "there is no space 'default' in nowhere"),
+        (("search", "deep", "--store", "nowhere"), "there is no space 'default' in ./nowhere"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
