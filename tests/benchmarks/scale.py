@@ -179,8 +179,10 @@ async def embedder_changed(folder: Path, embedder: Drawn, index: IndexMode) -> d
     """Another embedder on a store in use: searched without pause until it is done. Each search asks
     for a passage in its own words, which is right only where it comes first."""
     database, pool = database_of(folder)
-    with_texts = select(passages.c.id, passages.c.text).order_by(passages.c.id).limit(40)
-    known = [(row[0], row[1]) for row in database.read_now(lambda tx: tx.all(with_texts))]
+    # Tags are embedded with their text, and a drawn vector of both has nothing of that of the text.
+    tagged = passages.c.id.in_(select(passage_tags.c.passage_id))
+    with_texts = select(passages.c.id, passages.c.text).where(~tagged).order_by(passages.c.id)
+    known = [(row[0], row[1]) for row in database.read_now(lambda tx: tx.all(with_texts.limit(40)))]
     searches = wrong = empty = silent = 0
     began = time.perf_counter()
     async with open_at(folder, embedder, index) as runtime:
