@@ -72,30 +72,19 @@ LATE = timedelta(minutes=1)
 
 def _rung(arrival: Arrival) -> Message:
     """A timer."""
-    ring, wake, body = arrival.wake.ring, arrival.wake, arrival.body
+    ring, wake = arrival.wake.ring, arrival.wake
     assert ring is not None, "a timer has a ring"
-    settings = body.agent.settings
-    return Message(
-        id=new_id("message"),
-        seq=arrival.seq,
-        role="user",
-        kind="heartbeat",
-        text=body.prompts.render(
-            "events/timer",
-            id=ring.schedule_id,
-            note=wake.text,
-            due=local_stamp(ring.due, settings.timezone),
-            time=local_stamp(arrival.now, settings.timezone),
-            every_seconds=ring.every,
-            missed=ring.missed,
-            late=arrival.now - ring.due > LATE,
-            by="owner" if wake.label == "owner" else "agent",
-            reply_tool=settings.style.reply == "tool",
-        ),
-        created_at=arrival.now,
-        label=wake.label,
-        turn_id=arrival.turn_id,
-        data={"reason": "timer", "schedule": ring.schedule_id},
+    return _signal(
+        arrival,
+        "timer",
+        {"schedule": ring.schedule_id},
+        id=ring.schedule_id,
+        note=wake.text,
+        due=local_stamp(ring.due, arrival.body.agent.settings.timezone),
+        every_seconds=ring.every,
+        missed=ring.missed,
+        late=arrival.now - ring.due > LATE,
+        by="owner" if wake.label == "owner" else "agent",
     )
 
 
@@ -129,35 +118,45 @@ def _mailed(arrival: Arrival) -> Message:
 
 def _ruled(arrival: Arrival) -> Message:
     """What was said of a call that waited for a person."""
-    ruling, body = arrival.wake.ruling, arrival.body
+    ruling = arrival.wake.ruling
     assert ruling is not None, "an approval has a ruling"
-    settings = body.agent.settings
-    return Message(
-        id=new_id("message"),
-        seq=arrival.seq,
-        role="user",
-        kind="heartbeat",
-        text=body.prompts.render(
-            "events/approval",
-            id=ruling.approval_id,
-            tool=ruling.tool,
-            decision=ruling.decision,
-            by=ruling.by,
-            reason=ruling.reason,
-            time=local_stamp(arrival.now, settings.timezone),
-            reply_tool=settings.style.reply == "tool",
-        ),
-        created_at=arrival.now,
-        label=arrival.wake.label,
-        turn_id=arrival.turn_id,
-        data={"reason": "approval", "approval": ruling.approval_id},
+    return _signal(
+        arrival,
+        "approval",
+        {"approval": ruling.approval_id},
+        id=ruling.approval_id,
+        tool=ruling.tool,
+        decision=ruling.decision,
+        by=ruling.by,
+        reason=ruling.reason,
     )
 
 
 def _settled(arrival: Arrival) -> Message:
     """What became of a call whose outcome was unknown."""
-    found, body = arrival.wake.settlement, arrival.body
+    found = arrival.wake.settlement
     assert found is not None, "an outcome has a settlement"
+    return _signal(
+        arrival,
+        "outcome",
+        {"call": found.call_id},
+        id=found.call_id,
+        tool=found.tool,
+        happened=found.happened,
+        by=found.by,
+        note=found.note,
+    )
+
+
+def _signal(arrival: Arrival, kind: str, data: Mapping[str, str], /, **values: object) -> Message:
+    """What nobody said: a heartbeat with the time, from the event's own template.
+
+    Args:
+        kind: the reason of the heartbeat, and the name of the template.
+        data: what it is about, for who reads the message.
+        values: what the template takes beside the time and how replies are given.
+    """
+    body = arrival.body
     settings = body.agent.settings
     return Message(
         id=new_id("message"),
@@ -165,19 +164,15 @@ def _settled(arrival: Arrival) -> Message:
         role="user",
         kind="heartbeat",
         text=body.prompts.render(
-            "events/outcome",
-            id=found.call_id,
-            tool=found.tool,
-            happened=found.happened,
-            by=found.by,
-            note=found.note,
+            f"events/{kind}",
             time=local_stamp(arrival.now, settings.timezone),
             reply_tool=settings.style.reply == "tool",
+            **values,
         ),
         created_at=arrival.now,
         label=arrival.wake.label,
         turn_id=arrival.turn_id,
-        data={"reason": "outcome", "call": found.call_id},
+        data={"reason": kind, **data},
     )
 
 
