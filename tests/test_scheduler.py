@@ -17,7 +17,7 @@ from pagedaemon.errors import ConfigError, LeaseLost, StorageUnavailable, StoreE
 from pagedaemon.events import Event, HeartbeatEvent, Turn, TurnEnded, TurnStarted
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.messages import Usage
-from pagedaemon.scheduler import Running, Scheduler, dispatch
+from pagedaemon.scheduler import Running, Scheduler, tasks
 from pagedaemon.scheduler.bodies import REMEMBERED
 from pagedaemon.store import journal
 from pagedaemon.store.journal import Wake
@@ -155,7 +155,7 @@ class TestStopping:
         write = scheduler.store.write
 
         def stop() -> None:
-            for running in scheduler._running.values():
+            for running in scheduler._tasks.here.values():
                 running.stop()
 
         async def stopped_meanwhile(work: Any) -> Any:
@@ -186,7 +186,7 @@ class TestStopping:
         assert (await ada.send("next")).reply == "echo next"
         messages = await (await ada.conversations.get()).messages()
         assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
-        assert (await scheduler_of(runtime))._running == {}
+        assert (await scheduler_of(runtime))._tasks.here == {}
 
 
 class TestLeases:
@@ -301,9 +301,9 @@ class TestMemory:
             await agent.reset()
             await agent.delete()
         held: list[Any] = [
-            scheduler._running,
-            scheduler._in_hand,
-            scheduler._given_up,
+            scheduler._tasks.here,
+            scheduler._tasks.in_hand,
+            scheduler._tasks.given_up,
             scheduler._idle._paused,
             scheduler._news._events,
             scheduler._accepting,
@@ -338,7 +338,7 @@ class TestStoreErrors:
     async def test_a_turn_whose_end_could_not_be_stored_is_taken_up_again_by_itself(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dispatch, "RETRY", 0.05)
+        monkeypatch.setattr(tasks, "RETRY", 0.05)
         path = tmp_path / "spaces" / "default" / "space.db"
         blocker: list[sqlite3.Connection] = []
 

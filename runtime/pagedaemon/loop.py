@@ -26,7 +26,6 @@ from pagedaemon.turn.calls import Handles, run_outside
 from pagedaemon.turn.closing import close, end, finish_or_keep
 from pagedaemon.turn.draft import take_up
 from pagedaemon.turn.pageout import make_room
-from pagedaemon.turn.reconciling import reconcile
 from pagedaemon.turn.state import OpenTurn
 from pagedaemon.turn.usage import believable
 from pagedaemon.turn.withholding import explained, suspected
@@ -103,15 +102,6 @@ class Loop:
         if turn.ended.stop_reason == "invalid_reply" and turn.refusal is not None:
             refusal = turn.refusal
             raise ReplyInvalid(turn.id, "invalid_reply", refusal.text, refusal.problems)
-
-    async def reconcile(
-        self, turn: OpenTurn, plan: journal.Plan | None, *, may_go_on: bool
-    ) -> journal.Plan | None:
-        """The plan of a turn taken up after a crash, with what its tools know of the calls that the
-        crash cut off: see `pagedaemon.turn.reconciling.reconcile`."""
-        if plan is None:
-            return None
-        return await reconcile(self._store, self._clock, turn, plan, may_go_on=may_go_on)
 
     async def close(self, turn: OpenTurn, reason: StopReason, error: str | None = None) -> Turn:
         """Ends a turn from outside: see `pagedaemon.turn.closing.close`."""

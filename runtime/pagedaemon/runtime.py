@@ -286,21 +286,17 @@ class AsyncRuntime:
 
     async def _scheduler(self, database: Database, meaning: Meaning | None) -> Scheduler:
         # What runs turns is half of the package: whoever only imports it has no use for that yet.
-        from pagedaemon.scheduler import Scheduler
+        from pagedaemon.scheduler import Outfit, Scheduler
 
         assert self._worker is not None, "made before any space is opened"
         scheduler = Scheduler(
             database,
             self._worker,
             self._clock,
-            self._prompts,
-            self._model,
-            self._connections,
-            self._tools,
+            Outfit(self._prompts, self._model, self._connections, self._tools, meaning),
             lambda record, conversation_id, is_async: self._live_handles(
                 scheduler, record, conversation_id, is_async
             ),
-            meaning,
         )
         await scheduler.open()
         return scheduler

@@ -70,7 +70,7 @@ async def quiet(runtime: AsyncRuntime) -> None:
     async with asyncio.timeout(20):
         calm = 0
         while calm < 5:
-            busy = scheduler._running or scheduler._looking
+            busy = scheduler._tasks.here or scheduler._looking
             calm = 0 if busy else calm + 1
             await asyncio.sleep(0.01)
 

@@ -350,7 +350,7 @@ async def test_message_that_waits_keeps_its_type_with_its_validators(tmp_path: P
         leave.set()
         assert (await first).reply == "Waited"
         assert (await second).value == INVOICE
-        assert ada._scheduler._expected == {}
+        assert ada._scheduler._tasks.expected == {}
 
 
 DIES = """

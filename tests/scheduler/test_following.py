@@ -346,7 +346,7 @@ async def test_a_turn_of_another_process_is_followed_to_its_end(tmp_path: Path, 
 async def test_a_turn_whose_end_could_not_be_stored_is_followed_through_its_next_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pagedaemon.scheduler.dispatch.RETRY", 0.2)
+    monkeypatch.setattr("pagedaemon.scheduler.tasks.RETRY", 0.2)
     full = iter([True])
     close_step: Callable[..., Any] = vars(pagedaemon.store.journal)["close_step"]
 

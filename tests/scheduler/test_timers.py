@@ -73,7 +73,7 @@ async def ring_due(runtime: AsyncRuntime) -> None:
 async def settled(scheduler: Scheduler) -> None:
     """Waits for all turns that run or wait here."""
     async with asyncio.timeout(10):
-        while running := list(scheduler._running.values()):
+        while running := list(scheduler._tasks.here.values()):
             await asyncio.gather(*(one.settled() for one in running))
             await asyncio.sleep(0)
 

@@ -3,7 +3,8 @@ left."""
 
 from __future__ import annotations
 
+from pagedaemon.scheduler.bodies import Outfit
 from pagedaemon.scheduler.dispatch import Scheduler
 from pagedaemon.scheduler.running import Running
 
-__all__ = ["Running", "Scheduler"]
+__all__ = ["Outfit", "Running", "Scheduler"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.config import Model
@@ -24,7 +25,6 @@ from pagedaemon.llm.protocol import ChatModel
 from pagedaemon.llm.sight import sees
 from pagedaemon.llm.tokens import TokenCounter, image_tokens
 from pagedaemon.media import Attachment, pictures
-from pagedaemon.memory.effects import Nearby
 from pagedaemon.messages import Message
 from pagedaemon.resources import Prompts
 from pagedaemon.store import conversations as rows
@@ -35,6 +35,9 @@ from pagedaemon.tools.tool import Tool
 from pagedaemon.tools.toolbox import Toolbox
 from pagedaemon.turn.body import Body
 from pagedaemon.turn.state import OpenTurn
+
+if TYPE_CHECKING:
+    from pagedaemon.memory.embedding import Meaning
 
 logger = logging.getLogger("pagedaemon")
 
@@ -51,39 +54,47 @@ class Window:
     body: Body
 
 
+@dataclass(frozen=True)
+class Outfit:
+    """What the agents of a space are given in this process."""
+
+    prompts: Prompts
+    """The texts the model reads."""
+    model: Model | None
+    """The default model; None for none."""
+    connections: Connections
+    """The models that can be asked."""
+    tools: Sequence[Tool] = ()
+    """Python tools, for agents that were given them in an earlier run."""
+    meaning: Meaning | None = None
+    """Finds by meaning; None: search is by words alone."""
+
+
 class Bodies:
     """Makes bodies, and keeps those of the conversations used last.
 
     Changed by the event loop's thread alone; the store's threads only look things up.
 
     Args:
-        prompts: the texts the model reads.
-        model: the default model; None for none.
-        connections: the models that can be asked.
-        tools: Python tools, for agents that were given them in an earlier run.
+        outfit: what the agents are given.
         factor: from a model's name to the learnt correction of its token counts.
+
+    Raises:
+        ToolDefinitionError: the tools cannot be used together.
     """
 
-    def __init__(
-        self,
-        prompts: Prompts,
-        model: Model | None,
-        connections: Connections,
-        tools: Iterable[Tool],
-        factor: Callable[[str], float],
-        meaning: Nearby | None = None,
-    ) -> None:
-        self._prompts = prompts
-        self._default = model
-        self._connections = connections
+    def __init__(self, outfit: Outfit, factor: Callable[[str], float]) -> None:
+        self._prompts = outfit.prompts
+        self._default = outfit.model
+        self._connections = outfit.connections
+        self._meaning = outfit.meaning
         self.factor = factor
-        self._meaning = meaning
         self._tools: dict[str, Tool] = {}
         self._own: dict[str, dict[str, Tool]] = {}
         self._keys: dict[str, Model] = {}
         self._windows: dict[str, Window] = {}
         self._told_missing: set[tuple[str, str]] = set()
-        for tool in checked_tools(tools):
+        for tool in checked_tools(outfit.tools):
             self._tools[tool.name] = tool
 
     # ------------------------------------------------------------------ what agents are given
