@@ -27,6 +27,7 @@ from pagedaemon.handles.agents import AsyncAgent, AsyncAgents
 from pagedaemon.handles.approvals import AsyncApproval, AsyncApprovals
 from pagedaemon.handles.archive import AsyncArchive
 from pagedaemon.handles.blocks import AsyncBlock
+from pagedaemon.handles.calls import AsyncCall
 from pagedaemon.handles.conversation import AsyncConversation, AsyncConversations
 from pagedaemon.handles.holding import AsyncAgentBlocks, AsyncSpaceBlocks
 from pagedaemon.handles.outcomes import AsyncOutcome, AsyncOutcomes
@@ -35,7 +36,7 @@ from pagedaemon.handles.timers import AsyncSchedule, AsyncTimed
 from pagedaemon.handles.turns import AsyncTurnHandle
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.runtime import AsyncSpace
-from pagedaemon.sync import approvals, blocks, handles, outcomes, talking, timers
+from pagedaemon.sync import approvals, blocks, calls, handles, outcomes, talking, timers
 from pagedaemon.sync.runtime import Space
 from pagedaemon.testing import ScriptedModel, call, say, view
 
@@ -50,6 +51,7 @@ PAIRS: dict[type, type] = {
     AsyncConversations: handles.Conversations,
     AsyncConversation: handles.Conversation,
     AsyncTurnHandle: talking.TurnHandle,
+    AsyncCall: calls.Call,
     AsyncApprovals: approvals.Approvals,
     AsyncApproval: approvals.Approval,
     AsyncOutcomes: outcomes.Outcomes,

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pagedaemon.agent import checked_name
 from pagedaemon.errors import InvalidInput
+from pagedaemon.handles.calls import AsyncCall, checked_person, checked_remark
 from pagedaemon.handles.turns import AsyncTurnHandle
-from pagedaemon.messages import checked_text
 from pagedaemon.store.approvals import ApprovalRow, Status
 
 if TYPE_CHECKING:
     from pagedaemon.scheduler import Scheduler
     from pagedaemon.scheduler.approvals import Decision
 
-LONGEST_REASON = 2_000
-"""Characters of the reason of a denial."""
 
-
-class AsyncApproval:
+class AsyncApproval(AsyncCall[ApprovalRow]):
     """A call that waits for a person, or has, as it was when it was read."""
-
-    def __init__(self, scheduler: Scheduler, row: ApprovalRow) -> None:
-        self._scheduler = scheduler
-        self._row = row
 
     def __repr__(self) -> str:
         return f"<{self.id} {self.status} {self.tool}>"
@@ -35,16 +26,6 @@ class AsyncApproval:
     def id(self) -> str:
         """As the agent sees it too."""
         return self._row.id
-
-    @property
-    def tool(self) -> str:
-        """Which tool the agent called."""
-        return self._row.tool
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """With what, as JSON values. An answer holds for exactly these."""
-        return MappingProxyType(dict(self._row.arguments))
 
     @property
     def why(self) -> str:
@@ -66,16 +47,6 @@ class AsyncApproval:
     def reason(self) -> str | None:
         """Why it was denied."""
         return self._row.reason
-
-    @property
-    def agent_id(self) -> str:
-        """Whose call it is."""
-        return self._row.agent_id
-
-    @property
-    def conversation_id(self) -> str:
-        """Where it was made, and where the agent is told what came of it."""
-        return self._row.conversation_id
 
     @property
     def created_at(self) -> datetime:
@@ -126,20 +97,14 @@ class AsyncApproval:
         Raises:
             AlreadyAnswered, NotFound, InvalidInput, StoreError: as `approve`.
         """
-        if reason is not None and len(checked_text(reason, "the reason")) > LONGEST_REASON:
-            raise InvalidInput(f"a reason has at most {LONGEST_REASON} characters")
-        return await self._answer("denied", by, reason)
+        return await self._answer("denied", by, checked_remark(reason, "reason"))
 
     async def _answer(
         self, decision: Decision, by: str | None, reason: str | None
     ) -> AsyncTurnHandle:
-        if by is not None:
-            by = checked_name(by, "the name of who answers")
-        queued = await self._scheduler.approvals.answer(self.id, decision, by=by, reason=reason)
-        self._row = queued.row
-        return AsyncTurnHandle(
-            self._scheduler, queued.turn_id, self.conversation_id, require_outside=_anywhere
-        )
+        by = checked_person(by, "answers")
+        approvals = self._scheduler.approvals
+        return self._told_in(await approvals.answer(self.id, decision, by=by, reason=reason))
 
 
 class AsyncApprovals:
@@ -179,7 +144,3 @@ class AsyncApprovals:
         wanted = checked_name(approval_id, "an approval's id")
         row = await self._scheduler.approvals.find(wanted, self._agent_id)
         return AsyncApproval(self._scheduler, row)
-
-
-def _anywhere() -> None:
-    """An answer is part of no turn."""

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pagedaemon.agent import checked_name
-from pagedaemon.errors import InvalidInput
 from pagedaemon.handles.arguments import checked_flag
+from pagedaemon.handles.calls import AsyncCall, checked_person, checked_remark
 from pagedaemon.handles.turns import AsyncTurnHandle
-from pagedaemon.messages import checked_text
 from pagedaemon.store.outcomes import OutcomeRow
 
 if TYPE_CHECKING:
     from pagedaemon.scheduler import Scheduler
 
-LONGEST_NOTE = 2_000
-"""Characters of what a person found out."""
 
-
-class AsyncOutcome:
+class AsyncOutcome(AsyncCall[OutcomeRow]):
     """A call that may have taken effect or not: its process died, or its time was over, before
     anybody saw how it ended. As it was when it was read."""
-
-    def __init__(self, scheduler: Scheduler, row: OutcomeRow) -> None:
-        self._scheduler = scheduler
-        self._row = row
 
     def __repr__(self) -> str:
         state = {None: "unknown", True: "happened", False: "never happened"}[self.happened]
@@ -40,16 +30,6 @@ class AsyncOutcome:
         return self._row.id
 
     @property
-    def tool(self) -> str:
-        """Which tool the agent called."""
-        return self._row.tool
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """With what, as JSON values."""
-        return MappingProxyType(dict(self._row.arguments))
-
-    @property
     def told(self) -> str | None:
         """What the agent was told; None where its turn ended before it could be."""
         return self._row.told
@@ -58,16 +38,6 @@ class AsyncOutcome:
     def started_at(self) -> datetime | None:
         """When the call was begun, in UTC, where that was stored."""
         return self._row.started_at
-
-    @property
-    def agent_id(self) -> str:
-        """Whose call it is."""
-        return self._row.agent_id
-
-    @property
-    def conversation_id(self) -> str:
-        """Where it was made, and where the agent is told what was found out."""
-        return self._row.conversation_id
 
     @property
     def turn_id(self) -> str:
@@ -113,15 +83,10 @@ class AsyncOutcome:
             StoreError: the store failed; nothing was changed.
         """
         checked_flag(happened, "happened")
-        if note is not None and len(checked_text(note, "the note")) > LONGEST_NOTE:
-            raise InvalidInput(f"a note has at most {LONGEST_NOTE} characters")
-        if by is not None:
-            by = checked_name(by, "the name of who settles")
-        told = await self._scheduler.outcomes.settle(self.id, happened=happened, note=note, by=by)
-        self._row = told.row
-        return AsyncTurnHandle(
-            self._scheduler, told.turn_id, self.conversation_id, require_outside=_anywhere
-        )
+        note = checked_remark(note, "note")
+        by = checked_person(by, "settles")
+        outcomes = self._scheduler.outcomes
+        return self._told_in(await outcomes.settle(self.id, happened=happened, note=note, by=by))
 
 
 class AsyncOutcomes:
@@ -161,7 +126,3 @@ class AsyncOutcomes:
         wanted = checked_name(call_id, "a call's id")
         row = await self._scheduler.outcomes.find(wanted, self._agent_id)
         return AsyncOutcome(self._scheduler, row)
-
-
-def _anywhere() -> None:
-    """What is said of a call is part of no turn."""

@@ -110,17 +110,13 @@ class Claims:
             self._claim(tx, head, turn_id, wake, window, head.last_turn + 1, now)
         )
 
-    def queue(
-        self, tx: Transaction, conversation_id: str, wake: Wake, *, runs: bool
-    ) -> tuple[str, bool]:
-        """T0 of what a person has said outside of any turn: the turn's id, and whether this process
-        runs it. Otherwise whoever comes first does.
+    def queue(self, tx: Transaction, conversation_id: str, wake: Wake, *, here: bool) -> str:
+        """T0 of what wakes an agent outside of any turn: the turn's id.
 
         Args:
-            runs: whether this process wakes agents of itself.
+            here: this process runs it. Otherwise whoever comes first does.
         """
-        here = runs and self.unable(tx, conversation_id, wake) is None
-        turn_id = journal.accept(
+        return journal.accept(
             tx,
             self.head(tx, conversation_id),
             wake,
@@ -128,7 +124,6 @@ class Claims:
             running=False,
             now=self._clock.now(),
         )
-        return turn_id, here
 
     def asked(self, row: TurnRow, head: Head) -> Asked | None:
         """What memory is to be searched for before a turn is claimed; None for nothing."""

@@ -27,6 +27,7 @@ from pagedaemon.scheduler.outcomes import Outcomes
 from pagedaemon.scheduler.running import Running
 from pagedaemon.scheduler.tasks import RETRY, Tasks
 from pagedaemon.scheduler.timers import Timers
+from pagedaemon.scheduler.waker import Waker
 from pagedaemon.scheduler.watch import Watch
 from pagedaemon.store import conversations as rows
 from pagedaemon.store import journal, token_factors
@@ -89,24 +90,10 @@ class Scheduler:
         self._accepting: set[asyncio.Task[Running]] = set()
         self._looking: set[asyncio.Task[None]] = set()
         self._told_unable: set[str] = set()
-        self.approvals = Approvals(
-            store,
-            clock,
-            self.claims,
-            tasks.start_queued,
-            lambda: self.timers.is_open,
-        )
-        self.outcomes = Outcomes(
-            store, clock, self.claims, tasks.start_queued, lambda: self.timers.is_open
-        )
-        self.timers = Timers(
-            store,
-            clock,
-            self.claims,
-            worker.id,
-            tasks.start_queued,
-            self.approvals.expire_due,
-        )
+        waker = Waker(store, clock, self.claims, tasks.start_queued)
+        self.approvals = Approvals(waker)
+        self.outcomes = Outcomes(waker)
+        self.timers = Timers(waker, self.approvals.expire_due)
         self.watch = Watch(worker.lease_seconds, lambda: self.recover(anyhow=False))
 
     async def open(self) -> None:

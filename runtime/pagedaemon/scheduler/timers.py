@@ -12,13 +12,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from pagedaemon.clock import Clock
 from pagedaemon.errors import StoreError
 from pagedaemon.memory.timers import ring
-from pagedaemon.scheduler.claims import Claims
 from pagedaemon.scheduler.idle import wait
-from pagedaemon.store import journal, schedules
-from pagedaemon.store.database import Database
+from pagedaemon.scheduler.waker import Waker
+from pagedaemon.store import schedules
 from pagedaemon.store.journal import Wake, waiting
 from pagedaemon.store.schedules import ScheduleRow
 from pagedaemon.store.transaction import Transaction
@@ -38,28 +36,15 @@ class Timers:
     """The timers of one space in this process.
 
     Args:
-        store: the space.
-        clock: the time.
-        claims: who can be woken.
-        owner: this process, as the owner of turns.
-        start: runs a turn that was queued, by its id and its conversation's.
+        waker: wakes their agents.
         expire: ends the wait of approvals whose time is over; when that of the next one is.
     """
 
-    def __init__(
-        self,
-        store: Database,
-        clock: Clock,
-        claims: Claims,
-        owner: str,
-        start: Callable[[str, str], None],
-        expire: Callable[[], Awaitable[datetime | None]],
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._claims = claims
-        self._owner = owner
-        self._start = start
+    def __init__(self, waker: Waker, expire: Callable[[], Awaitable[datetime | None]]) -> None:
+        self._waker = waker
+        self._store = waker.store
+        self._clock = waker.clock
+        self._claims = waker.claims
         self._expire = expire
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -75,21 +60,18 @@ class Timers:
         """
         due = await self.ring_due()
         self._task = asyncio.create_task(self._keep_time(due))
+        self._waker.takes_part = True
         self._task.add_done_callback(_over)
 
     async def close(self) -> None:
         """Rings nothing more."""
         # In Python 3.11 a wait that ends just as it is cancelled may swallow that.
         self._closed = True
+        self._waker.takes_part = False
         self._changed.set()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
-
-    @property
-    def is_open(self) -> bool:
-        """Whether this process wakes agents of itself."""
-        return self._task is not None and not self._closed
 
     def look(self) -> None:
         """A timer was set, cancelled or held: the next one may be another."""
@@ -130,7 +112,7 @@ class Timers:
             return
         self._told.discard(row.agent_id)
         if rung is not None:
-            self._start(*rung)
+            self._waker.start(*rung)
 
     def _queue(
         self, tx: Transaction, schedule_id: str, with_code: bool
@@ -155,9 +137,8 @@ class Timers:
         unable = self._claims.unable(tx, row.conversation_id, with_code=with_code)
         if unable is not None:
             return unable
-        head = self._claims.head(tx, row.conversation_id)
         wake = Wake(row.text, label=row.label, kind="timer", ring=rung)
-        turn_id = journal.accept(tx, head, wake, owner=self._owner, running=False, now=now)
+        turn_id = self._claims.queue(tx, row.conversation_id, wake, here=True)
         if following is None:
             schedules.remove(tx, row.agent_id, row.id)
         else:

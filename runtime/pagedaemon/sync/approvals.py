@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from pagedaemon.handles.approvals import AsyncApproval, AsyncApprovals
 from pagedaemon.store.approvals import Status
+from pagedaemon.sync.calls import Call
 from pagedaemon.sync.delegate import Handle, blocking
 from pagedaemon.sync.talking import TurnHandle
 
 
 @blocking(AsyncApproval)
-class Approval(Handle[AsyncApproval]):
+class Approval(Call[AsyncApproval]):
     """A call that waits for a person, or has, as it was when it was read."""
 
     @property
     def id(self) -> str:
         return self._inner.id
-
-    @property
-    def tool(self) -> str:
-        return self._inner.tool
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        return self._inner.arguments
 
     @property
     def why(self) -> str:
@@ -44,14 +36,6 @@ class Approval(Handle[AsyncApproval]):
     @property
     def reason(self) -> str | None:
         return self._inner.reason
-
-    @property
-    def agent_id(self) -> str:
-        return self._inner.agent_id
-
-    @property
-    def conversation_id(self) -> str:
-        return self._inner.conversation_id
 
     @property
     def created_at(self) -> datetime:

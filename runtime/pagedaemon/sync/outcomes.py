@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from pagedaemon.handles.outcomes import AsyncOutcome, AsyncOutcomes
+from pagedaemon.sync.calls import Call
 from pagedaemon.sync.delegate import Handle, blocking
 from pagedaemon.sync.talking import TurnHandle
 
 
 @blocking(AsyncOutcome)
-class Outcome(Handle[AsyncOutcome]):
+class Outcome(Call[AsyncOutcome]):
     """A call that may have taken effect or not, as it was when it was read."""
 
     @property
     def id(self) -> str:
         return self._inner.id
-
-    @property
-    def tool(self) -> str:
-        return self._inner.tool
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        return self._inner.arguments
 
     @property
     def told(self) -> str | None:
@@ -35,14 +26,6 @@ class Outcome(Handle[AsyncOutcome]):
     @property
     def started_at(self) -> datetime | None:
         return self._inner.started_at
-
-    @property
-    def agent_id(self) -> str:
-        return self._inner.agent_id
-
-    @property
-    def conversation_id(self) -> str:
-        return self._inner.conversation_id
 
     @property
     def turn_id(self) -> str:
