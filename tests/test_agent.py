@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pagedaemon.agent import DEFAULT_LIMIT, Block, checked_label, checked_name
-from pagedaemon.errors import InvalidInput, NotFound
+from pagedaemon.errors import EditRefused, InvalidInput, NotFound
 
 
 class TestBlock:
@@ -34,6 +35,15 @@ class TestBlock:
     def test_a_starter_that_is_not_there_is_not_found(self) -> None:
         with pytest.raises(NotFound, match="persona/companion"):
             Block.load("persona/nobody")
+
+    def test_a_value_over_its_limit_is_refused_as_every_edit_over_it_is(self) -> None:
+        fields = {"label": "x", "value": "long", "limit": 2}
+        for make in (Block, partial(Block.load, "human/basic")):
+            with pytest.raises(EditRefused, match="holds 2 characters") as refused:
+                make(**fields)
+            assert (refused.value.reason, refused.value.label) == ("too_long", "x")
+            assert (refused.value.limit, refused.value.size) == (2, 4)
+        assert Block(label="x", value="é" * 2, limit=2).value == "éé"
 
     @pytest.mark.parametrize("label", ["human", "Wir_2", "été", "愛", "a-b", "x" * 60])
     def test_letters_of_any_script_are_a_label(self, label: str) -> None:

@@ -26,7 +26,7 @@ from pagedaemon.media import (
 from pagedaemon.testing import png
 
 PNG = png(64, 48)
-GIF = b"GIF89a\x40\x00\x30\x00\x00\x00\x00"
+GIF = b"GIF89a\x40\x00\x30\x00\x00\x00\x00" + b"," + bytes(9) + b"\x02\x01\x44\x00;"
 
 
 def encoded(data: bytes) -> str:
@@ -106,6 +106,8 @@ class TestImage:
             (b"", "no picture"),
             (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no picture"),
             (PNG[:20], "damaged"),
+            (PNG[:-5], "image/png is cut off"),
+            (GIF[:-2], "image/gif is cut off"),
             (bytearray(PNG), "bytes"),
             ("text", "bytes"),
             (PNG + b"\x00" * LARGEST, "at most 20,000,000 bytes"),
@@ -119,6 +121,7 @@ class TestImage:
         with pytest.raises(InvalidInput, match="image/png and no image/gif"):
             Image.from_bytes(PNG, "image/gif")
         jpeg = b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x30\x00\x40" + b"\x00" * 10
+        jpeg += b"\xff\xda\x00\x02scan\xff\xd9"
         assert Image.from_bytes(jpeg, "image/jpg").media_type == "image/jpeg"
         with pytest.raises(InvalidInput, match="media type is text"):
             Image.from_bytes(PNG, 7)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pagedaemon.pixels import size_of, sniffed
+from pagedaemon.pixels import is_whole, size_of, sniffed
 from pagedaemon.testing import png
 
 
@@ -89,3 +89,46 @@ def test_a_header_that_is_cut_off_tells_no_size_wherever_it_is_cut(data: bytes) 
 )
 def test_what_is_no_picture_or_has_no_pixels_has_no_size(data: bytes) -> None:
     assert size_of(data) is None
+
+
+SCAN = b"\xff\xda\x00\x08" + b"\x01" * 6 + b"\x12\xff\x00\x34\xff\xd0\x56" * 3
+THUMBNAIL = b"\xff\xe1\x00\x0cExif\xff\xd8\xff\xd9\x00\x00"
+FRAME = b"," + bytes(8) + b"\x81" + bytes(12) + b"\x02" + b"\x03abc\x01d\x00"
+LOOP = b"!\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"
+
+WHOLE = {
+    "png": png(640, 480),
+    "jpeg": jpeg(640, 480) + SCAN + b"\xff\xd9",
+    "jpeg with a thumbnail": jpeg(640, 480, before=THUMBNAIL) + SCAN + b"\xff\xd9",
+    "progressive jpeg": jpeg(640, 480, frame=0xC2) + SCAN + segment(0xC4, 9) + SCAN + b"\xff\xd9",
+    "gif": gif(640, 480) + FRAME + b";",
+    "gif that moves": (
+        gif(640, 480)[:10] + b"\x80\x00\x00" + bytes(6) + LOOP + FRAME + LOOP + FRAME + b";"
+    ),
+    "lossy webp": lossy(640, 480),
+    "lossless webp": lossless(640, 480),
+    "extended webp": extended(640, 480),
+}
+
+
+@pytest.mark.parametrize("data", WHOLE.values(), ids=list(WHOLE))
+def test_a_picture_is_whole_whatever_stands_behind_it(data: bytes) -> None:
+    assert is_whole(data)
+    assert is_whole(data + b"\x00what a phone adds")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_picture_that_is_cut_off_is_not_whole_wherever_it_is_cut(name: str) -> None:
+    data = WHOLE[name]
+    # A GIF that ends behind a frame lacks its trailer only, or the frames that would have followed.
+    ends = {len(data[: -len(tail)]) for tail in (b";", LOOP + FRAME + b";", FRAME + b";")}
+    forgiven = ends if data.startswith(b"GIF") else set()
+    whole = {end for end in range(len(data)) if is_whole(data[:end])}
+    assert whole <= forgiven
+
+
+def test_what_is_no_picture_is_not_whole() -> None:
+    assert not is_whole(b"")
+    assert not is_whole(b"<svg/>")
+    assert not is_whole(gif(640, 480) + b";")
+    assert not is_whole(gif(640, 480) + b"what is no block")

@@ -7,12 +7,12 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pagedaemon.config import Frozen, Model, Settings
-from pagedaemon.errors import ConfigError, InvalidInput
+from pagedaemon.errors import ConfigError, EditRefused, InvalidInput
 from pagedaemon.messages import checked_text
 from pagedaemon.resources import starter_block
 
@@ -28,6 +28,7 @@ class Block(Frozen):
 
     Raises:
         InvalidInput: a field that cannot be; the message names it.
+        EditRefused: the value is longer than the limit.
     """
 
     refusal: ClassVar[type[ConfigError | InvalidInput]] = InvalidInput
@@ -62,6 +63,11 @@ class Block(Frozen):
         except InvalidInput as error:
             raise ValueError(str(error)) from error
 
+    @model_validator(mode="after")
+    def _within_limit(self) -> Self:
+        check_length(self.label, self.value, self.limit)
+        return self
+
     @classmethod
     def load(cls, name: str, **changes: Any) -> Block:
         """A starter block by its path in `blocks/` without ending, such as `persona/companion`.
@@ -83,6 +89,26 @@ class Block(Frozen):
     def human(cls, value: str, **fields: Any) -> Block:
         """Whom the agent talks to: the starter `human/basic` with this text."""
         return cls.load("human/basic", value=value, **fields)
+
+
+def check_length(label: str, value: str, limit: int, *, current: str | None = None) -> None:
+    """Refuses a block's value that is over its limit.
+
+    Args:
+        current: its value as it is, where the block exists.
+
+    Raises:
+        EditRefused: it is.
+    """
+    if len(value) > limit:
+        raise EditRefused(
+            "too_long",
+            label,
+            f"block {label!r} holds {limit} characters; this would make it {len(value)}",
+            current=current,
+            limit=limit,
+            size=len(value),
+        )
 
 
 _LABELS = "a label holds letters, digits, '_' and '-' only"

@@ -516,7 +516,11 @@ class Settings(Frozen):
     """How many messages between agents may follow from one another, answers too. One more is
     refused."""
     mail_rounds: int = Field(default=2, ge=1)
-    """How often, among those, it may write to the same agent. Once more is refused as a circle."""
+    """How often, among those, it may write to the same agent. Once more is refused as a circle.
+
+    Counted along what has followed from one another, one message after the other. A turn in which
+    an agent asks back before it answers begins two such chains, so two agents that do nothing else
+    come to 15 turns (5 with `mail_rounds=1`)."""
     gates: Gates = Field(default_factory=Gates)
     """Which calls wait for a person's approval, and how long."""
     parallel_tools: bool = True

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pagedaemon.errors import InvalidInput, NotFound
-from pagedaemon.pixels import Size, size_of, sniffed
+from pagedaemon.pixels import Size, is_whole, size_of, sniffed
 
 LARGEST = 20_000_000
 """Bytes of one picture or file: what the strictest of the large providers takes in a request."""
@@ -60,8 +60,8 @@ class Image:
     one. Made by `from_url`, `from_data_url`, `from_bytes` or `from_path`.
 
     Raises:
-        InvalidInput: both or none of `data` and `url`; no such picture, a damaged one, or one of
-            more than 20 MB; no http(s) URL.
+        InvalidInput: both or none of `data` and `url`; no such picture, one that is damaged or cut
+            off, or of more than 20 MB; no http(s) URL.
     """
 
     data: bytes | None = field(default=None, repr=False)
@@ -370,6 +370,10 @@ def _checked_picture(data: object) -> tuple[str, Size]:
     size = size_of(data)
     if size is None:
         raise InvalidInput(f"this {media_type} is damaged or cut off: it does not tell its size")
+    if not is_whole(data):
+        raise InvalidInput(
+            f"this {media_type} is cut off: it stops before the picture does. Fetch or save it anew"
+        )
     return media_type, size
 
 

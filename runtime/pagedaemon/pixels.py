@@ -1,7 +1,9 @@
-"""What the first bytes of a picture say: its format and its size. Nothing is decoded.
+"""What the bytes of a picture say without being decoded: its format, its size, and whether they are
+all there.
 
-Sources: PNG specification, "IHDR"; GIF89a specification, section 18; ITU-T T.81, annex B (JPEG
-markers); RFC 9649 (WebP: VP8, VP8L and VP8X chunks).
+Sources: PNG specification, "Chunk layout", "IHDR", "IEND"; GIF89a specification, sections 15, 18,
+20 to 23 and 27; ITU-T T.81, annex B (JPEG markers); RFC 9649 (WebP: the RIFF header, VP8, VP8L and
+VP8X chunks).
 """
 
 from __future__ import annotations
@@ -41,6 +43,16 @@ def size_of(data: bytes) -> Size | None:
     kind = sniffed(data)
     found = _READERS[kind](data) if kind is not None else None
     return found if found is not None and min(found) > 0 else None
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether a picture goes on to its end, as far as that can be told from how its parts are laid
+    out. What stands behind the end, as phones and cameras write it, does not matter.
+
+    False of what is no such picture.
+    """
+    kind = sniffed(data)
+    return kind is not None and _WHOLE[kind](data)
 
 
 def _png(data: bytes) -> Size | None:
@@ -97,4 +109,68 @@ _READERS: Mapping[str, Callable[[bytes], Size | None]] = {
     "image/gif": _gif,
     "image/jpeg": _jpeg,
     "image/webp": _webp,
+}
+
+
+def _whole_png(data: bytes) -> bool:
+    at = 8
+    while at + 12 <= len(data):
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        at += 12 + length
+        if kind == b"IEND":
+            return at <= len(data)
+    return False
+
+
+def _whole_gif(data: bytes) -> bool:
+    if len(data) < 13:
+        return False
+    at = 13 + _colours(data[10])
+    frames = 0
+    while at < len(data) and data[at] != 0x3B:  # the trailer
+        if data[at] == 0x2C and at + 10 < len(data):
+            frames += 1
+            at = _behind_blocks(data, at + 11 + _colours(data[at + 9]))
+        elif data[at] == 0x21:
+            at = _behind_blocks(data, at + 2)
+        else:
+            return False
+    # Some writers leave the trailer out, and all readers forgive them.
+    return frames > 0 and at <= len(data)
+
+
+def _colours(packed: int) -> int:
+    """Bytes of the colour table that a GIF's packed field announces."""
+    return 3 << (packed & 0x07) + 1 if packed & 0x80 else 0
+
+
+def _behind_blocks(data: bytes, at: int) -> int:
+    """Where a GIF goes on after a row of sub-blocks; behind the end where they are cut off."""
+    while at < len(data) and data[at]:
+        at += 1 + data[at]
+    return at + 1
+
+
+def _whole_jpeg(data: bytes) -> bool:
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xDA:  # the picture itself, in which no other FF D9 can stand
+            return data.find(b"\xff\xd9", at) >= 0
+        if marker == 0xFF:
+            at += 1
+        else:
+            at += 2 if marker in _BARE else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return False
+
+
+def _whole_webp(data: bytes) -> bool:
+    return len(data) >= 8 + int.from_bytes(data[4:8], "little")
+
+
+_WHOLE: Mapping[str, Callable[[bytes], bool]] = {
+    "image/png": _whole_png,
+    "image/gif": _whole_gif,
+    "image/jpeg": _whole_jpeg,
+    "image/webp": _whole_webp,
 }

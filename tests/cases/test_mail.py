@@ -155,6 +155,27 @@ async def test_agents_that_ask_each_other_end_with_words_they_can_act_on(opened:
     assert len(all_turns) < 60
 
 
+async def test_each_question_before_an_answer_begins_a_chain_of_its_own(opened: Open) -> None:
+    """As `Settings.mail_rounds` says: it bounds each chain, and not all that one message began."""
+
+    def asks(name: str) -> Script:
+        def answer(request: Request) -> Reply:
+            done = request.messages[-1]["role"] == "tool" or "heartbeat" in newest(request)
+            return say("Well.") if done else mail(name, "And you?", answer=True)
+
+        return answer
+
+    for rounds, woken in ((1, 5), (2, 15)):
+        async with opened(
+            {"mail_rounds": rounds},
+            **{f"ada{rounds}": asks(f"bob{rounds}"), f"bob{rounds}": asks(f"ada{rounds}")},
+        ) as (runtime, agents):
+            await agents[0].send("Begin.")
+            await quiet(runtime)
+            found = [turn for agent in agents for turn in await turns(agent, 1)]
+        assert len(found) == woken
+
+
 async def test_a_chain_of_many_agents_has_an_end(opened: Open) -> None:
     def passes_to(name: str) -> Script:
         def answer(request: Request) -> Reply:

@@ -100,7 +100,10 @@ class TestCreate:
         ("given", "error"),
         [
             ({"blocks": [Block(label="x"), Block(label="x")]}, AlreadyExists),
-            ({"blocks": [Block(label="x", value="long", limit=2)]}, EditRefused),
+            (
+                {"blocks": [Block(label="x", value="long").model_copy(update={"limit": 2})]},
+                EditRefused,
+            ),
             ({"blocks": ["no block"]}, InvalidInput),
             ({"tools": [lambda: None]}, ToolDefinitionError),
             ({"tools": [weather, other_weather()]}, ToolDefinitionError),

@@ -87,12 +87,13 @@ class AsyncTalking:
                 JSON can express. The agent is told its JSON schema with this message; a reply that
                 does not fit is not the user's, but tried again, at most `Limits.reply_retries`
                 times. None: words.
-            key: a name of your own for this message, one line of at most 200 characters: sent again
-                with it, the same message is not said again, but gives the same turn for ever,
-                waiting for its end where it has not ended. What ended with an error raises a
-                `ModelError` again. With a key a caller that is cancelled only stops waiting, and a
-                runtime that is closed leaves the turn to the next that opens the store. None: every
-                send is a message of its own.
+            key: a name of your own for this message, one line of at most 200 characters; what looks
+                the same is the same, so blanks around it do not count, and composed and decomposed
+                letters (NFC) are one. Sent again with it, the same message is not said again, but
+                gives the same turn for ever, waiting for its end where it has not ended. What ended
+                with an error raises a `ModelError` again. With a key a caller that is cancelled
+                only stops waiting, and a runtime that is closed leaves the turn to the next that
+                opens the store. None: every send is a message of its own.
 
         Returns:
             the turn; with a `reply_type` its `value` is the validated reply.

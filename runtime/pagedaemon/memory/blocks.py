@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from pagedaemon.agent import check_length
 from pagedaemon.errors import EditReason, EditRefused, InvalidInput
 from pagedaemon.events import BlockChange
 from pagedaemon.memory.effects import Acting, Immediate, Told
@@ -111,15 +112,7 @@ def check_value(label: str, value: object, limit: int, *, block: BlockRow | None
     """
     text = checked_text(value, f"the value of block {label!r}", empty=True)
     current = None if block is None else block.value
-    if len(text) > limit:
-        raise EditRefused(
-            "too_long",
-            label,
-            f"block {label!r} holds {limit} characters; this would make it {len(text)}",
-            current=current,
-            limit=limit,
-            size=len(text),
-        )
+    check_length(label, text, limit, current=current)
     if block is not None and closing_mark(block.id) in text:
         raise EditRefused(
             "bad_text",
