@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from pagedaemon.agent import checked_name
 from pagedaemon.config import CHUNK_CHARS
 from pagedaemon.errors import InvalidInput, NotFound
-from pagedaemon.handles.arguments import checked_flag, checked_floor, checked_instant
-from pagedaemon.handles.page import Page, checked_id, offset_of, several, words
+from pagedaemon.handles.arguments import checked_flag, checked_instant
+from pagedaemon.handles.page import Page, checked_id, several
 from pagedaemon.handles.records import Record, all_given, checked_record, checked_records
+from pagedaemon.handles.wanted import Wanted
 from pagedaemon.messages import Label
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import passages as rows
@@ -197,14 +198,29 @@ class AsyncArchive:
                 cannot express, a floor that is no cosine, an unknown ranking, or a value of another
                 type.
         """
-        # What ranks is loaded by the first search.
-        from pagedaemon.memory.archival import KINDS
-        from pagedaemon.memory.effects import sought
-        from pagedaemon.memory.presets import preset, search_passages
+        wanted = Wanted.of(
+            query,
+            of="records",
+            ranking=ranking,
+            floor=floor,
+            sure=sure,
+            page=page,
+            page_size=page_size,
+        )
+        given = self._filter(tags, kinds, purposes, start, end)
+        return await self._page(wanted, given, used=checked_flag(refresh, "refresh"))
 
-        offset = offset_of(page, page_size)
-        asked = words(query)
-        given = PassageFilter(
+    def _filter(
+        self,
+        tags: Sequence[str],
+        kinds: Sequence[str],
+        purposes: Sequence[str],
+        start: datetime | None,
+        end: datetime | None,
+    ) -> PassageFilter:
+        from pagedaemon.memory.archival import KINDS
+
+        return PassageFilter(
             self._agent_id,
             self._scheduler.clock.now(),
             several(tags, "tags"),
@@ -213,24 +229,25 @@ class AsyncArchive:
             checked_instant(end, "end"),
             several(purposes, "purposes"),
         )
-        floor = checked_floor(floor)
-        preset(ranking)
-        used = checked_flag(refresh, "refresh")
-        checked_flag(sure, "sure")
-        near, pending = await sought(self._scheduler.meaning, asked, rows.allowed(given))
+
+    async def _page(self, wanted: Wanted, given: PassageFilter, *, used: bool) -> Page[Passage]:
+        from pagedaemon.memory.effects import sought
+        from pagedaemon.memory.presets import search_passages
+
+        near, pending = await sought(self._scheduler.meaning, wanted.words, rows.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
             agent_rows.require_there(tx, self._agent_id)
             found, total = search_passages(
                 tx,
-                asked,
+                wanted.words,
                 given,
-                ranking=ranking,
-                offset=offset,
-                limit=page_size,
+                ranking=wanted.ranking,
+                offset=wanted.offset,
+                limit=wanted.page_size,
                 near=near,
-                floor=floor,
-                sure=sure,
+                floor=wanted.floor,
+                sure=wanted.sure,
             )
             if used:
                 rows.refresh(tx, [row.id for row in found], given.now)
@@ -238,7 +255,7 @@ class AsyncArchive:
 
         store = self._scheduler.store
         hits, total = await (store.write(work) if used else store.read(work))
-        return Page(tuple(map(_passage, hits)), total, page, page_size, pending)
+        return wanted.filled(map(_passage, hits), total, pending)
 
     async def get(self, passage_id: str) -> Passage:
         """One record.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from os import PathLike
+from typing import TypeAlias
 
 from pagedaemon.agent import checked_name
 from pagedaemon.clock import zone
@@ -75,17 +76,16 @@ async def _remove(scheduler: Scheduler, agent_id: str, ids: Sequence[str]) -> in
     return removed
 
 
-async def import_lines(
-    scheduler: Scheduler,
-    agent_id: str,
+Read: TypeAlias = Callable[[Reading], list[Chat]]
+"""Reads a history, whatever its format."""
+
+
+def json_lines(
     given: str | PathLike[str] | Iterable[str | Mapping[str, object]],
-    *,
     conversation: str,
-    on_error: str,
     encoding: str | None,
-    progress: Progress | None,
-) -> Imported:
-    """Reads a history of JSON lines and stores what is new of it."""
+) -> Read:
+    """A history of JSON lines, in a file or at hand."""
     name = checked_name(conversation, "the conversation's name")
 
     def read(reading: Reading) -> list[Chat]:
@@ -99,36 +99,26 @@ async def import_lines(
             )
         return history.from_lines(given, name, "lines", reading)
 
-    return await _store(scheduler, agent_id, read, on_error, progress)
+    return read
 
 
-async def import_export(
-    scheduler: Scheduler,
-    agent_id: str,
-    given: str | PathLike[str],
-    *,
-    conversation: str | None,
-    on_error: str,
-    encoding: str | None,
-    progress: Progress | None,
-) -> Imported:
-    """Reads an export in one of OpenAI's shapes and stores what is new of it."""
+def openai_export(
+    given: str | PathLike[str], conversation: str | None, encoding: str | None
+) -> Read:
+    """An export in one of OpenAI's shapes, in a file."""
     name = None if conversation is None else checked_name(conversation, "the conversation's name")
 
     def read(reading: Reading) -> list[Chat]:
         path = file_path(given, "for messages in memory use import_jsonl with a list of them")
         return from_export(decoded(path, encoding), name, path.name, reading)
 
-    return await _store(scheduler, agent_id, read, on_error, progress)
+    return read
 
 
-async def _store(
-    scheduler: Scheduler,
-    agent_id: str,
-    read: Callable[[Reading], list[Chat]],
-    on_error: str,
-    progress: Progress | None,
+async def bring_in(
+    scheduler: Scheduler, agent_id: str, read: Read, on_error: str, progress: Progress | None
 ) -> Imported:
+    """Reads a history and stores what is new of it."""
     tell = _telling(progress)
     store, now = scheduler.store, scheduler.clock.now()
     record = await store.read(lambda tx: agent_rows.require(tx, agent_id))

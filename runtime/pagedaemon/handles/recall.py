@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from pagedaemon.config import IMPORTED
 from pagedaemon.errors import NotFound
-from pagedaemon.handles.arguments import checked_flag, checked_floor, checked_instant
-from pagedaemon.handles.page import Page, offset_of, several, text_or_none, words
+from pagedaemon.handles.arguments import checked_instant
+from pagedaemon.handles.page import Page, several, text_or_none
+from pagedaemon.handles.wanted import Wanted
 from pagedaemon.messages import Message, Role
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import attachments
@@ -104,15 +105,15 @@ class AsyncRecall:
                 cannot express, a floor that is no cosine, an unknown ranking, or a value of another
                 type.
         """
-        # What ranks is loaded by the first search.
-        from pagedaemon.memory.effects import sought
-        from pagedaemon.memory.presets import preset, search_messages
-
-        offset = offset_of(page, page_size)
-        asked = words(query)
-        preset(ranking, of="messages")
-        checked_flag(sure, "sure")
-        now = self._scheduler.clock.now()
+        wanted = Wanted.of(
+            query,
+            of="messages",
+            ranking=ranking,
+            floor=floor,
+            sure=sure,
+            page=page,
+            page_size=page_size,
+        )
         for value, what in ((author, "author"), (conversation_id, "conversation_id")):
             text_or_none(value, what)
         given = MessageFilter(
@@ -123,32 +124,38 @@ class AsyncRecall:
             start=checked_instant(start, "start"),
             end=checked_instant(end, "end"),
         )
-        floor = checked_floor(floor)
-        near, pending = await sought(self._scheduler.meaning, asked, queries.allowed(given))
+        return await self._page(wanted, given)
+
+    async def _page(self, wanted: Wanted, given: MessageFilter) -> Page[RecallHit]:
+        from pagedaemon.memory.effects import sought
+        from pagedaemon.memory.presets import search_messages
+
+        now = self._scheduler.clock.now()
+        near, pending = await sought(self._scheduler.meaning, wanted.words, queries.allowed(given))
 
         def work(tx: Transaction) -> tuple[list[MessageHit], int]:
             found = search_messages(
                 tx,
-                asked,
+                wanted.words,
                 given,
-                ranking=ranking,
+                ranking=wanted.ranking,
                 now=now,
-                offset=offset,
-                limit=page_size,
+                offset=wanted.offset,
+                limit=wanted.page_size,
                 near=near,
-                floor=floor,
-                sure=sure,
+                floor=wanted.floor,
+                sure=wanted.sure,
             )
             if not found[1]:
                 agent_rows.require_there(tx, self._agent_id)
             return found
 
         hits, total = await self._scheduler.store.read(work)
-        found = tuple(
+        found = (
             RecallHit(hit.message, hit.conversation_id, hit.score, hit.parts, hit.via)
             for hit in hits
         )
-        return Page(found, total, page, page_size, pending)
+        return wanted.filled(found, total, pending)
 
     async def count(self) -> int:
         """Messages stored, all conversations together: also summaries, heartbeats and other events,
@@ -219,15 +226,8 @@ class AsyncRecall:
         """
         from pagedaemon.handles import intake
 
-        return await intake.import_lines(
-            self._scheduler,
-            self._agent_id,
-            source,
-            conversation=conversation,
-            on_error=on_error,
-            encoding=encoding,
-            progress=progress,
-        )
+        read = intake.json_lines(source, conversation, encoding)
+        return await intake.bring_in(self._scheduler, self._agent_id, read, on_error, progress)
 
     async def import_openai(
         self,
@@ -256,12 +256,5 @@ class AsyncRecall:
         """
         from pagedaemon.handles import intake
 
-        return await intake.import_export(
-            self._scheduler,
-            self._agent_id,
-            source,
-            conversation=conversation,
-            on_error=on_error,
-            encoding=encoding,
-            progress=progress,
-        )
+        read = intake.openai_export(source, conversation, encoding)
+        return await intake.bring_in(self._scheduler, self._agent_id, read, on_error, progress)

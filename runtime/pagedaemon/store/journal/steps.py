@@ -211,27 +211,7 @@ def step_records(tx: Transaction, turn_id: str) -> tuple[StepRecord, ...]:
         .where(column.turn_id == turn_id, column.status == "done")
         .order_by(column.seq)
     )
-    made: dict[str, list[CallRecord]] = {row[0]: [] for row in rows}
-    done = tx.all(
-        select(calls.c.step_id, *_CALL).where(calls.c.turn_id == turn_id).order_by(calls.c.seq)
-    )
-    for (
-        step_id,
-        _id,
-        _seq,
-        wire_id,
-        tool,
-        arguments,
-        _raw,
-        _effect,
-        status,
-        heartbeat,
-        text,
-    ) in done:
-        if step_id in made:
-            made[step_id].append(
-                CallRecord(wire_id, tool, arguments, text or "", status, heartbeat)
-            )
+    made = _calls_made(tx, turn_id)
     changes = _changes(tx, turn_id)
     return tuple(
         StepRecord(
@@ -240,13 +220,36 @@ def step_records(tx: Transaction, turn_id: str) -> tuple[StepRecord, ...]:
             row[2],
             row[3],
             tuple(row[4]),
-            tuple(made[row[0]]),
+            tuple(made.get(row[0], ())),
             tuple(changes.get(row[0], ())),
             Usage(**row[5]),
             row[6],
         )
         for row in rows
     )
+
+
+def _calls_made(tx: Transaction, turn_id: str) -> dict[str, list[CallRecord]]:
+    """The calls of each step of a turn."""
+    column = calls.c
+    rows = tx.all(
+        select(
+            column.step_id,
+            column.wire_id,
+            column.tool,
+            column.arguments,
+            column.result,
+            column.status,
+            column.heartbeat,
+        )
+        .where(column.turn_id == turn_id)
+        .order_by(column.seq)
+    )
+    made: dict[str, list[CallRecord]] = {}
+    for step_id, wire_id, tool, arguments, text, status, heartbeat in rows:
+        call = CallRecord(wire_id, tool, arguments, text or "", status, heartbeat)
+        made.setdefault(step_id, []).append(call)
+    return made
 
 
 def _changes(tx: Transaction, turn_id: str) -> dict[str, list[BlockChange]]:
