@@ -17,7 +17,8 @@ from pagedaemon.messages import Message
 from pagedaemon.scheduler.leases import Renewal
 from pagedaemon.store import approvals, conversations, journal, schedules, vectors
 from pagedaemon.store.database import Database
-from pagedaemon.store.journal import Lease, turns
+from pagedaemon.store.journal import Lease
+from pagedaemon.store.journal import lease as leases
 from pagedaemon.store.pool import Write
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.turn import closing, finish
@@ -157,7 +158,7 @@ def no_fence() -> None:
         keys = {"conversation": lease.conversation_id, "ours": lease.epoch, "me": lease.owner}
         tx.execute(statement, {**keys, **values})
 
-    vars(turns)["_fenced"] = unguarded
+    vars(leases)["_fenced"] = unguarded
 
 
 def never_renewed() -> None:

@@ -7,6 +7,7 @@ Every one after the claim begins with the fence: the conversation's epoch is sti
 from __future__ import annotations
 
 from pagedaemon.store.journal.keys import Key, key_of
+from pagedaemon.store.journal.lease import claim, fence, holds, moved
 from pagedaemon.store.journal.records import events_after, told_so_far, turn_record
 from pagedaemon.store.journal.shapes import (
     Head,
@@ -38,13 +39,9 @@ from pagedaemon.store.journal.told import ENDED, STARTED, Told, told_again, with
 from pagedaemon.store.journal.turns import (
     accept,
     ask_to_stop,
-    claim,
-    fence,
     first_open_turn,
     head,
-    holds,
     keyed,
-    moved,
     open_turns,
     put_back,
     renew,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pagedaemon.agent import AgentRecord
 from pagedaemon.config import LEASE_SECONDS
-from pagedaemon.media import Attachment
+from pagedaemon.media import Attachment, from_described
 from pagedaemon.messages import CallStatus, HeartbeatReason, Label, StopReason, Usage
 from pagedaemon.store.journal.told import Told
 
@@ -217,3 +217,39 @@ def letter_data(letter: Letter) -> dict[str, Any]:
 def letter_of(data: Mapping[str, Any] | None) -> Letter | None:
     """A letter again."""
     return None if data is None else Letter(**{**data, "route": tuple(data["route"])})
+
+
+def wake_data(wake: Wake) -> dict[str, Any]:
+    """What wakes an agent, as JSON."""
+    body: dict[str, Any] = {"text": wake.text, "label": wake.label, "author": wake.author}
+    if wake.attachments:
+        body["attachments"] = [one.described() for one in wake.attachments]
+    if wake.ring is not None:
+        body["ring"] = ring_data(wake.ring)
+    if wake.letter is not None:
+        body["letter"] = letter_data(wake.letter)
+    if wake.ruling is not None:
+        body["ruling"] = asdict(wake.ruling)
+    if wake.settlement is not None:
+        body["settlement"] = asdict(wake.settlement)
+    return body
+
+
+def wake_of(body: dict[str, Any], kind: WakeKind) -> Wake:
+    """The same from JSON; the bytes of what came with it are not there."""
+    came = from_described(body.pop("attachments", ()))
+    ring = ring_of(body.pop("ring", None))
+    letter = letter_of(body.pop("letter", None))
+    said = body.pop("ruling", None)
+    ruling = None if said is None else Ruling(**said)
+    found = body.pop("settlement", None)
+    settlement = None if found is None else Settlement(**found)
+    return Wake(
+        **body,
+        kind=kind,
+        attachments=came,
+        ring=ring,
+        letter=letter,
+        ruling=ruling,
+        settlement=settlement,
+    )

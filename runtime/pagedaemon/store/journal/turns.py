@@ -1,4 +1,5 @@
-"""Turns and the lease of their conversation: accepted, claimed, fenced, moved on, ended."""
+"""Turns: accepted, taken up, moved on, ended, and found again. The lease of their conversation is
+in `lease.py`."""
 
 from __future__ import annotations
 
@@ -13,24 +14,12 @@ from sqlalchemy.sql import bindparam
 from pagedaemon.agent import AgentRecord
 from pagedaemon.clock import new_id
 from pagedaemon.config import Model, Settings
-from pagedaemon.errors import KeyConflict, LeaseLost
-from pagedaemon.media import from_described
+from pagedaemon.errors import KeyConflict
 from pagedaemon.messages import StopReason, TurnState, Usage
 from pagedaemon.store import attachments, outbox
 from pagedaemon.store.journal.keys import Key
-from pagedaemon.store.journal.shapes import (
-    Head,
-    Lease,
-    Ruling,
-    Settlement,
-    TurnRow,
-    Wake,
-    WakeKind,
-    letter_data,
-    letter_of,
-    ring_data,
-    ring_of,
-)
+from pagedaemon.store.journal.lease import fence
+from pagedaemon.store.journal.shapes import Head, Lease, TurnRow, Wake, wake_data, wake_of
 from pagedaemon.store.journal.told import STARTED, Told
 from pagedaemon.store.tables import agents, conversations, turns
 from pagedaemon.store.transaction import Transaction
@@ -116,7 +105,7 @@ def accept(
             "seq": at.last_turn + 1,
             "event": wake.kind,
             "key": None if key is None else key.text,
-            "body": None if running else _body(wake),
+            "body": None if running else wake_data(wake),
             "body_hash": None if key is None else key.body_hash,
             "owner": owner,
             "status": "running" if running else "queued",
@@ -137,87 +126,6 @@ def accept(
             .values(last_turn=at.last_turn + 1)
         )
     return turn_id
-
-
-def _body(wake: Wake) -> dict[str, Any]:
-    body: dict[str, Any] = {"text": wake.text, "label": wake.label, "author": wake.author}
-    if wake.attachments:
-        body["attachments"] = [one.described() for one in wake.attachments]
-    if wake.ring is not None:
-        body["ring"] = ring_data(wake.ring)
-    if wake.letter is not None:
-        body["letter"] = letter_data(wake.letter)
-    if wake.ruling is not None:
-        body["ruling"] = asdict(wake.ruling)
-    if wake.settlement is not None:
-        body["settlement"] = asdict(wake.settlement)
-    return body
-
-
-def _wake(body: dict[str, Any], kind: WakeKind) -> Wake:
-    came = from_described(body.pop("attachments", ()))
-    ring = ring_of(body.pop("ring", None))
-    letter = letter_of(body.pop("letter", None))
-    said = body.pop("ruling", None)
-    ruling = None if said is None else Ruling(**said)
-    found = body.pop("settlement", None)
-    settlement = None if found is None else Settlement(**found)
-    return Wake(
-        **body,
-        kind=kind,
-        attachments=came,
-        ring=ring,
-        letter=letter,
-        ruling=ruling,
-        settlement=settlement,
-    )
-
-
-_CLAIM = (
-    update(conversations)
-    .where(conversations.c.id == bindparam("conversation"))
-    .values(
-        epoch=bindparam("next_epoch"),
-        lease_owner=bindparam("owner"),
-        lease_until=bindparam("until"),
-        last_turn=bindparam("turn_seq"),
-        last_seq=bindparam("seq"),
-        window_version=bindparam("version"),
-        warned=bindparam("is_warned"),
-    )
-)
-
-
-def claim(
-    tx: Transaction,
-    at: Head,
-    *,
-    owner: str,
-    seconds: float,
-    last_turn: int,
-    last_seq: int,
-    warned: bool,
-) -> Lease:
-    """T1: takes the conversation, fencing off whoever had it before.
-
-    Args:
-        seconds: how long the lease lasts after each renewal.
-    """
-    lease = Lease(at.conversation_id, owner, at.epoch + 1, seconds)
-    tx.execute(
-        _CLAIM,
-        {
-            "conversation": at.conversation_id,
-            "next_epoch": lease.epoch,
-            "owner": owner,
-            "until": lease.runs_out(),
-            "turn_seq": last_turn,
-            "seq": last_seq,
-            "version": at.window_version + 1,
-            "is_warned": warned,
-        },
-    )
-    return lease
 
 
 def take_up(tx: Transaction, turn: TurnRow, owner: str, now: datetime) -> None:
@@ -290,7 +198,7 @@ _TURNS = select(*_TURN).join(conversations, conversations.c.id == turns.c.conver
 def _turn_row(row: Any) -> TurnRow:
     body = row[7]
     schema = row[14].get("reply_schema")
-    wake = _wake({**body, "reply_schema": schema}, row[3]) if body else None
+    wake = wake_of({**body, "reply_schema": schema}, row[3]) if body else None
     told = None if row[15] is None else tuple(row[15])
     spent = Usage(**row[10])
     shown: tuple[Any, ...] = (*row[:7], wake, *row[8:10], spent, *row[11:14], schema, told)
@@ -339,35 +247,6 @@ def open_turns(tx: Transaction) -> list[TurnRow]:
     return [_turn_row(row) for row in rows]
 
 
-_FENCE = (
-    update(conversations)
-    .where(
-        conversations.c.id == bindparam("conversation"),
-        conversations.c.epoch == bindparam("ours"),
-        conversations.c.lease_owner == bindparam("me"),
-    )
-    .values(lease_until=bindparam("until"))
-)
-
-
-def fence(tx: Transaction, lease: Lease) -> None:
-    """Renews the lease, or finds out that it is no longer ours.
-
-    Raises:
-        LeaseLost: another worker has claimed the conversation since.
-    """
-    _fenced(tx, lease, _FENCE, {"until": lease.runs_out()})
-
-
-def holds(tx: Transaction, lease: Lease) -> bool:
-    """Whether a conversation is held under this very lease: its claim was committed, and no other
-    has come since."""
-    epoch = select(conversations.c.epoch).where(
-        conversations.c.id == lease.conversation_id, conversations.c.lease_owner == lease.owner
-    )
-    return bool(tx.scalar(epoch) == lease.epoch)
-
-
 def renew(tx: Transaction, lease: Lease, turn_id: str) -> bool:
     """As `fence`, while a turn is in hand. Returns whether it was asked to stop.
 
@@ -376,55 +255,6 @@ def renew(tx: Transaction, lease: Lease, turn_id: str) -> bool:
     """
     fence(tx, lease)
     return _STOP in (tx.scalar(select(turns.c.options).where(turns.c.id == turn_id)) or ())
-
-
-def _fenced(tx: Transaction, lease: Lease, statement: Any, values: dict[str, Any]) -> None:
-    keys = {"conversation": lease.conversation_id, "ours": lease.epoch, "me": lease.owner}
-    if tx.execute(statement, {**keys, **values}).rowcount != 1:
-        raise LeaseLost(
-            f"conversation {lease.conversation_id} was taken over by another worker; "
-            "nothing of this step was written"
-        )
-
-
-_MOVED = _FENCE.values(
-    last_seq=bindparam("seq"),
-    window_version=bindparam("version"),
-    warned=bindparam("is_warned"),
-    lease_owner=bindparam("next_owner"),
-    lease_until=bindparam("until"),
-)
-
-
-def moved(
-    tx: Transaction,
-    lease: Lease,
-    *,
-    last_seq: int,
-    window_version: int,
-    warned: bool,
-    ends: bool,
-) -> None:
-    """Fence and conversation row of a finished step.
-
-    Args:
-        ends: the turn ends with it, and the lease is given back.
-
-    Raises:
-        LeaseLost: another worker has claimed the conversation since.
-    """
-    _fenced(
-        tx,
-        lease,
-        _MOVED,
-        {
-            "seq": last_seq,
-            "version": window_version,
-            "is_warned": warned,
-            "until": lease.runs_out(),
-            "next_owner": None if ends else lease.owner,
-        },
-    )
 
 
 _GOES_ON = (
