@@ -23,7 +23,7 @@ from pagedaemon.memory.search import Near
 from pagedaemon.messages import Message
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
-from pagedaemon.store import outbox
+from pagedaemon.store import outbox, vectors
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store.database import Database, StorePool
 from pagedaemon.store.index.finder import VectorIndex
@@ -322,7 +322,7 @@ async def test_the_same_name_with_another_size_is_refused_with_both_sizes(tmp_pa
         with pytest.raises(ConfigError, match=r"8 dimensions .* 16"):
             await meaning.open()
         await meaning.aclose()
-        assert await database.read(outbox.models) == [("fake", 8)]
+        assert await database.read(vectors.models) == [("fake", 8)]
 
 
 async def test_reindex_says_what_could_not_be_embedded_and_keeps_it_waiting(

@@ -24,7 +24,7 @@ def test_a_former_models_vectors_go_oldest_first_and_no_copy_is_made_anew(
 
     ids = database.write_now(fill)
     before = database.read_now(vectors.changes)
-    bite = partial(outbox.forget, model="former", most=3)
+    bite = partial(vectors.forget, model="former", most=3)
     gone = []
     left = []
     for _ in range(4):
@@ -43,14 +43,14 @@ def test_what_has_vectors_of_another_model_alone_lacks_those_of_ours_also_while_
         one, other = remember(tx, "tea"), remember(tx, "rain")
         vectors.put(tx, "former", [embedded("passage", each) for each in (one, other)])
         vectors.put(tx, MODEL, [embedded("passage", one)])
-        assert vectors.lacking(tx, MODEL, NOW)
-        assert not vectors.lacking(tx, "former", NOW)
-        assert (vectors.count_missing(tx, MODEL, NOW), outbox.waiting(tx)) == (1, 0)
-        vectors.enqueue(tx, vectors.missing(tx, MODEL, NOW, 10), NOW)
-        assert (vectors.count_missing(tx, MODEL, NOW), outbox.waiting(tx)) == (0, 1)
-        assert vectors.lacking(tx, MODEL, NOW)
-        (pending,) = vectors.pending(tx, 10)
+        assert outbox.lacking(tx, MODEL, NOW)
+        assert not outbox.lacking(tx, "former", NOW)
+        assert (outbox.count_missing(tx, MODEL, NOW), outbox.waiting(tx)) == (1, 0)
+        outbox.enqueue(tx, outbox.missing(tx, MODEL, NOW, 10), NOW)
+        assert (outbox.count_missing(tx, MODEL, NOW), outbox.waiting(tx)) == (0, 1)
+        assert outbox.lacking(tx, MODEL, NOW)
+        (pending,) = outbox.pending(tx, 10)
         vectors.put(tx, MODEL, [embedded("passage", other, seq=pending.seq)])
-        assert not vectors.lacking(tx, MODEL, NOW)
+        assert not outbox.lacking(tx, MODEL, NOW)
 
     database.write_now(work)

@@ -16,15 +16,17 @@ from sqlalchemy.dialects import sqlite
 
 from pagedaemon.errors import ConfigError, InvalidInput
 from pagedaemon.messages import Message
-from pagedaemon.store import agents, conversations, fulltext, passages, vectors
+from pagedaemon.store import agents, conversations, fulltext, outbox, passages, vectors
 from pagedaemon.store.candidates import Allowed
 from pagedaemon.store.database import Database, StorePool
+from pagedaemon.store.outbox import OwnerKind
 from pagedaemon.store.passages import NewPassage
 from pagedaemon.store.tables import agents as agents_table
-from pagedaemon.store.tables import embeddings, outbox, vectors_removed
+from pagedaemon.store.tables import embeddings, vectors_removed
+from pagedaemon.store.tables import outbox as outbox_table
 from pagedaemon.store.tables import passages as passages_table
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.store.vectors import Embedded, OwnerKind
+from pagedaemon.store.vectors import Embedded
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 MODEL = "small/8"
@@ -100,21 +102,21 @@ def stored(tx: Transaction, model: str = MODEL) -> list[tuple[Any, ...]]:
 
 
 def waiting(tx: Transaction) -> list[str]:
-    return [item.owner_id for item in vectors.pending(tx, 100)]
+    return [item.owner_id for item in outbox.pending(tx, 100)]
 
 
 def test_a_text_waits_until_its_vectors_are_stored(database: Database) -> None:
     def work(tx: Transaction) -> None:
         passage = remember(tx, "tea")
-        vectors.enqueue(tx, [("passage", passage)], NOW)
-        (item,) = vectors.pending(tx, 10)
+        outbox.enqueue(tx, [("passage", passage)], NOW)
+        (item,) = outbox.pending(tx, 10)
         assert (item.owner_kind, item.owner_id, item.attempts) == ("passage", passage, 0)
         assert vectors.status(tx, MODEL) == vectors.EmbeddingStatus(0, 1, 0, ())
 
         both = embedded("passage", passage, vector(1, 0), vector(0, 1), seq=item.seq)
         assert vectors.put(tx, MODEL, [both]) == 1
         assert stored(tx) == [(passage, 0, [1, 0]), (passage, 1, [0, 1])]
-        assert vectors.pending(tx, 10) == []
+        assert outbox.pending(tx, 10) == []
         assert vectors.status(tx, MODEL) == vectors.EmbeddingStatus(1, 0, 0, ())
 
     database.write_now(work)
@@ -132,10 +134,10 @@ def test_what_waits_is_one_statement(database: Database, monkeypatch: pytest.Mon
 
         with monkeypatch.context() as patch:
             patch.setattr(Transaction, "execute", counted)
-            vectors.enqueue(tx, [("passage", passage) for passage in ids], NOW)
+            outbox.enqueue(tx, [("passage", passage) for passage in ids], NOW)
         assert len(statements) == 1
         assert waiting(tx) == ids
-        vectors.enqueue(tx, [], NOW)
+        outbox.enqueue(tx, [], NOW)
         assert waiting(tx) == ids
 
     database.write_now(work)
@@ -156,8 +158,8 @@ def test_new_vectors_take_the_place_of_all_the_old_ones_of_their_model(database:
 def test_a_text_that_waited_twice_is_stored_once_and_waits_no_more(database: Database) -> None:
     def work(tx: Transaction) -> None:
         passage = remember(tx, "tea")
-        vectors.enqueue(tx, [("passage", passage), ("passage", passage)], NOW)
-        items = vectors.pending(tx, 10)
+        outbox.enqueue(tx, [("passage", passage), ("passage", passage)], NOW)
+        items = outbox.pending(tx, 10)
         done = [embedded(item.owner_kind, item.owner_id, seq=item.seq) for item in items]
         assert len(done) > 1
         assert vectors.put(tx, MODEL, done) == 1
@@ -170,8 +172,8 @@ def test_a_text_that_waited_twice_is_stored_once_and_waits_no_more(database: Dat
 def test_a_text_that_went_while_it_was_embedded_gets_no_vector(database: Database) -> None:
     def work(tx: Transaction) -> None:
         gone, kept = remember(tx, "tea"), remember(tx, "coffee")
-        vectors.enqueue(tx, [("passage", gone), ("passage", kept)], NOW)
-        items = vectors.pending(tx, 10)
+        outbox.enqueue(tx, [("passage", gone), ("passage", kept)], NOW)
+        items = outbox.pending(tx, 10)
         assert passages.remove(tx, "agent-1", [gone]) == 1
         done = [embedded(item.owner_kind, item.owner_id, seq=item.seq) for item in items]
         assert vectors.put(tx, MODEL, done) == 1
@@ -184,9 +186,9 @@ def test_a_text_that_went_while_it_was_embedded_gets_no_vector(database: Databas
 def test_a_text_that_changed_while_it_was_embedded_goes_on_waiting(database: Database) -> None:
     def work(tx: Transaction) -> None:
         passage = remember(tx, "tea")
-        vectors.enqueue(tx, [("passage", passage)], NOW)
-        (item,) = vectors.pending(tx, 10)
-        vectors.enqueue(tx, [("passage", passage)], NOW)
+        outbox.enqueue(tx, [("passage", passage)], NOW)
+        (item,) = outbox.pending(tx, 10)
+        outbox.enqueue(tx, [("passage", passage)], NOW)
         vectors.put(tx, MODEL, [embedded("passage", passage, seq=item.seq)])
         assert waiting(tx) == [passage]
 
@@ -224,17 +226,17 @@ def test_failures_are_counted_shown_put_last_and_at_length_left_to_a_person(
 ) -> None:
     def work(tx: Transaction) -> None:
         bad, good = remember(tx, "tea"), remember(tx, "coffee")
-        vectors.enqueue(tx, [("passage", bad), ("passage", good)], NOW)
-        seq = vectors.pending(tx, 1)[0].seq
-        vectors.failed(tx, [seq], "the endpoint is away")
+        outbox.enqueue(tx, [("passage", bad), ("passage", good)], NOW)
+        seq = outbox.pending(tx, 1)[0].seq
+        outbox.failed(tx, [seq], "the endpoint is away")
         assert waiting(tx) == [good, bad]
         assert vectors.status(tx, MODEL) == vectors.EmbeddingStatus(
             0, 2, 1, ("the endpoint is away",)
         )
-        vectors.failed(tx, [seq], "still away")
-        assert [item.owner_id for item in vectors.pending(tx, 9, most_attempts=2)] == [good]
-        assert vectors.retry(tx) == 1
-        assert [item.owner_id for item in vectors.pending(tx, 9, most_attempts=2)] == [bad, good]
+        outbox.failed(tx, [seq], "still away")
+        assert [item.owner_id for item in outbox.pending(tx, 9, most_attempts=2)] == [good]
+        assert outbox.retry(tx) == 1
+        assert [item.owner_id for item in outbox.pending(tx, 9, most_attempts=2)] == [bad, good]
 
     database.write_now(work)
 
@@ -247,7 +249,7 @@ def test_vectors_go_with_passages_conversations_and_agents(database: Database) -
         owners += [("message", message) for message in said]
         for model in (MODEL, "other"):
             vectors.put(tx, model, [embedded(*owner) for owner in owners])
-        vectors.enqueue(tx, owners, NOW)
+        outbox.enqueue(tx, owners, NOW)
         passages.remove(tx, "agent-1", [tea])
         assert [row[0] for row in stored(tx)] == [coffee, *said]
         assert waiting(tx) == [coffee, *said]
@@ -256,7 +258,7 @@ def test_vectors_go_with_passages_conversations_and_agents(database: Database) -
         passages.remove(tx, "agent-1", [coffee])
         agents.remove(tx, "agent-1")
         assert tx.scalar(select(func.count()).select_from(embeddings)) == 0
-        assert tx.scalar(select(func.count()).select_from(outbox)) == 0
+        assert tx.scalar(select(func.count()).select_from(outbox_table)) == 0
 
     database.write_now(work)
 
@@ -272,11 +274,11 @@ def test_what_is_searchable_and_has_no_vector_is_found(database: Database) -> No
         _, said = say(tx, "hello", "again")
         fulltext.unindex_messages(tx, said[1:])
         vectors.put(tx, MODEL, [embedded("passage", has)])
-        vectors.enqueue(tx, [("passage", waits)], NOW)
-        assert expired not in dict(vectors.missing(tx, MODEL, NOW, 10)).values()
-        assert vectors.missing(tx, MODEL, NOW, 10) == [("message", said[0]), ("passage", wants)]
-        assert len(vectors.missing(tx, MODEL, NOW, 1)) == 1
-        assert ("passage", has) in vectors.missing(tx, "other", NOW, 10)
+        outbox.enqueue(tx, [("passage", waits)], NOW)
+        assert expired not in dict(outbox.missing(tx, MODEL, NOW, 10)).values()
+        assert outbox.missing(tx, MODEL, NOW, 10) == [("message", said[0]), ("passage", wants)]
+        assert len(outbox.missing(tx, MODEL, NOW, 1)) == 1
+        assert ("passage", has) in outbox.missing(tx, "other", NOW, 10)
 
     database.write_now(work)
 
@@ -358,15 +360,15 @@ def test_texts_that_never_failed_come_first_and_then_those_that_failed_least(
 ) -> None:
     def work(tx: Transaction) -> list[str]:
         ids = [remember(tx, f"fact {number}") for number in range(6)]
-        vectors.enqueue(tx, [("passage", one) for one in ids], NOW)
-        seqs = [item.seq for item in vectors.pending(tx, 10)]
+        outbox.enqueue(tx, [("passage", one) for one in ids], NOW)
+        seqs = [item.seq for item in outbox.pending(tx, 10)]
         for failures, place in ((2, 0), (1, 2), (8, 4)):
             for _ in range(failures):
-                vectors.failed(tx, [seqs[place]], "refused")
+                outbox.failed(tx, [seqs[place]], "refused")
         return ids
 
     ids = database.write_now(work)
     order = [ids[1], ids[3], ids[5], ids[2], ids[0]]
     for limit in (2, 3, 4, 10):
-        found = database.read_now(partial(vectors.pending, limit=limit))
+        found = database.read_now(partial(outbox.pending, limit=limit))
         assert [item.owner_id for item in found] == order[:limit]

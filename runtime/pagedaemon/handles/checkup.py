@@ -102,7 +102,7 @@ class Checkup:
 
     def _remove_bad_vectors(self, tx: Transaction) -> None:
         wanted = rows.remove_bad_vectors(tx)
-        vectors.enqueue(tx, wanted, self._scheduler.clock.now())
+        outbox.enqueue(tx, wanted, self._scheduler.clock.now())
 
 
 def examine(store: str | Path, space: str = "default", *, clock: Clock | None = None) -> Report:
@@ -152,7 +152,7 @@ def _all(
     found += words.unindexed(tx)
     found += words.damaged_indexes(tx)
     found += symptoms(tx, watching)
-    return found, tuple(name for name, _ in outbox.models(tx))
+    return found, tuple(name for name, _ in vectors.models(tx))
 
 
 def _damaged(path: Path, error: StorageUnavailable) -> Symptom:

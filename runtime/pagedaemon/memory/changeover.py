@@ -41,8 +41,8 @@ class Changeover:
         """Finds out. Nothing is written."""
 
         def work(tx: Transaction) -> tuple[list[tuple[str, int]], bool]:
-            others = [one for one in outbox.models(tx) if one[0] != self._index.model]
-            return others, bool(others) and vectors.lacking(tx, self._index.model, now)
+            others = [one for one in vectors.models(tx) if one[0] != self._index.model]
+            return others, bool(others) and outbox.lacking(tx, self._index.model, now)
 
         others, self.pending = await self._store.read(work)
         self.earlier = tuple(others)
@@ -51,7 +51,7 @@ class Changeover:
         """How many texts wait for their vectors."""
         waits = outbox.waiting(tx)
         if self.pending and not self.listed:
-            waits += vectors.count_missing(tx, self._index.model, now)
+            waits += outbox.count_missing(tx, self._index.model, now)
         return waits
 
     async def complete(self) -> None:
@@ -66,7 +66,7 @@ class Changeover:
             return
         await self._index.forget([name for name, _ in self.earlier])
         for name, _ in self.earlier:
-            bite = partial(outbox.forget, model=name, most=AT_ONCE)
+            bite = partial(vectors.forget, model=name, most=AT_ONCE)
             while await self._store.write(bite):
                 pass
         self.earlier = ()

@@ -32,8 +32,9 @@ from pagedaemon.store import recall as queries
 from pagedaemon.store.candidates import Allowed
 from pagedaemon.store.database import Database
 from pagedaemon.store.index.finder import VectorIndex
+from pagedaemon.store.outbox import Pending
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.store.vectors import Embedded, EmbeddingStatus, Pending
+from pagedaemon.store.vectors import Embedded, EmbeddingStatus
 
 if TYPE_CHECKING:
     from pagedaemon.llm.embedding.protocol import Vector
@@ -142,7 +143,7 @@ class Meaning:
         Raises:
             ConfigError: vectors of this name have another dimension.
         """
-        stored = await self._store.read(outbox.models)
+        stored = await self._store.read(vectors.models)
         self._require_same_size(dict(stored))
         others = [f"{name} ({size} dimensions)" for name, size in stored if name != self.model]
         if others:
@@ -296,14 +297,14 @@ class Meaning:
     async def _find_missing(self) -> None:
         """Puts texts without vectors in the outbox: of a store that had no embedder, or another."""
         if (await self._store.read(lambda tx: vectors.status(tx, self.model))).failed:
-            await self._store.write(vectors.retry)
+            await self._store.write(outbox.retry)
         now = self._clock.now()
-        missing = partial(vectors.missing, model=self.model, now=now, limit=LISTED)
+        missing = partial(outbox.missing, model=self.model, now=now, limit=LISTED)
         while found := await self._store.read(missing):
             # One that came to the outbox meanwhile stands there twice, and is embedded once.
             for at in range(0, len(found), AT_ONCE):
                 some = found[at : at + AT_ONCE]
-                await self._store.write(partial(vectors.enqueue, owners=some, now=now))
+                await self._store.write(partial(outbox.enqueue, owners=some, now=now))
 
     async def _embed_waiting(self, told: Callable[[int], None] | None = None) -> bool:
         """Embeds until nothing waits that was not tried just now, or the embedder is out of order.
@@ -347,7 +348,7 @@ class Meaning:
                 return True
             seqs = [one.pending.seq for one in waiting]
             told = str(error)
-            await self._store.write(lambda tx: vectors.failed(tx, seqs, told))
+            await self._store.write(lambda tx: outbox.failed(tx, seqs, told))
             self._say(f"texts could not be embedded, and wait: {told}")
             refused.update(seqs)
             self._failures += not lasting
@@ -360,7 +361,7 @@ class Meaning:
     def _put(self, tx: Transaction, done: Sequence[Embedded], recovered: bool) -> None:
         vectors.put(tx, self.model, done)
         if recovered:
-            vectors.retry(tx)
+            outbox.retry(tx)
 
     async def _embedded(self, waiting: Sequence[_Waiting]) -> list[Embedded]:
         pieces = [chunks(one.text) for one in waiting]
@@ -390,7 +391,7 @@ class Meaning:
 
         def work(tx: Transaction) -> tuple[EmbeddingStatus, int, list[tuple[str, int]]]:
             waiting = self._changeover.waiting(tx, now)
-            return vectors.status(tx, self.model), waiting, outbox.models(tx)
+            return vectors.status(tx, self.model), waiting, vectors.models(tx)
 
         found, waiting, stored = await self._store.read(work)
         by_meaning = found.stored and not self._changeover.pending
@@ -476,7 +477,7 @@ class _Waiting:
 
 def _waiting(tx: Transaction, *, most_attempts: int) -> list[_Waiting]:
     """The next texts that wait."""
-    pending = vectors.pending(tx, MANY, most_attempts=most_attempts)
+    pending = outbox.pending(tx, MANY, most_attempts=most_attempts)
     said = [one.owner_id for one in pending if one.owner_kind == "message"]
     kept = [one.owner_id for one in pending if one.owner_kind == "passage"]
     texts = passage_rows.searched_texts(tx, kept)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, Row
@@ -55,6 +55,16 @@ _UNREADABLE = re.compile(r"malformed JSON|Could not decode to UTF-8")
 
 _WORD_INDEXES = ("messages_fts", "passages_fts")
 """Tables of ours that are not SQLAlchemy's, and what begins the names of SQLite's own for them."""
+
+
+AT_ONCE = 500
+"""Values in one statement: SQLite takes some 32,000."""
+
+
+def portions(values: Sequence[T]) -> Iterator[list[T]]:
+    """The values, as many at a time as one statement should have."""
+    for at in range(0, len(values), AT_ONCE):
+        yield list(values[at : at + AT_ONCE])
 
 
 def driver(connection: Connection) -> sqlite3.Connection:

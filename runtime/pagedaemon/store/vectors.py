@@ -1,6 +1,6 @@
-"""Vectors of messages and passages, and the work of making them.
+"""Vectors of messages and passages. Texts wait in the `outbox` until an embedder has come to them.
 
-Texts wait in the outbox until an embedder has come to them. Every change of a space's vectors has a
+Every change of a space's vectors has a
 number, given inside its transaction: one that adds a vector stands in the vector's row, one that
 removes it in a row of its own. So a copy (a matrix in memory, an index on the disk, in this process
 or another) needs one small read to know whether it is current, and reads only what is new. Such a
@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -22,27 +21,24 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal,
-    or_,
     select,
-    union_all,
     update,
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql import bindparam
 
 from pagedaemon.errors import ConfigError, InvalidInput
-from pagedaemon.store import fulltext
+from pagedaemon.store import outbox
 from pagedaemon.store.candidates import Allowed
+from pagedaemon.store.outbox import OwnerKind
 from pagedaemon.store.tables import (
     embeddings,
     messages,
-    outbox,
     passages,
     vector_changes,
     vectors_removed,
 )
-from pagedaemon.store.transaction import AnyRow, Transaction
+from pagedaemon.store.transaction import AnyRow, Transaction, portions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,30 +46,8 @@ if TYPE_CHECKING:
 
 Vector: TypeAlias = "NDArray[np.float32]"
 
-OwnerKind = Literal["message", "passage"]
-
 KEPT_REMOVALS = 50_000
 """Changes back to which removals can be told; older copies are made anew."""
-
-AT_ONCE = 500
-"""Ids in one statement: SQLite takes some 32,000 values."""
-
-_EMBED = "embed"
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A text that waits for its vectors.
-
-    Attributes:
-        seq: its number in the outbox.
-        attempts: how often it has failed.
-    """
-
-    seq: int
-    owner_kind: OwnerKind
-    owner_id: str
-    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,44 +84,6 @@ class EmbeddingStatus:
     errors: tuple[str, ...]
 
 
-def enqueue(tx: Transaction, owners: Iterable[tuple[OwnerKind, str]], now: datetime) -> None:
-    """Notes that these texts, new or changed, need vectors. One statement."""
-    rows = [
-        {
-            "space": tx.space,
-            "kind": _EMBED,
-            "owner_kind": kind,
-            "owner_id": owner_id,
-            "attempts": 0,
-            "created_at": now,
-        }
-        for kind, owner_id in owners
-    ]
-    if rows:
-        tx.execute(insert(outbox), rows)
-
-
-def pending(tx: Transaction, limit: int, *, most_attempts: int = 8) -> list[Pending]:
-    """Texts that wait, those that never failed first, then the oldest.
-
-    Args:
-        limit: how many at most.
-        most_attempts: those that failed as often are left out, until `retry`.
-    """
-    column = outbox.c
-    waits = select(column.seq, column.owner_kind, column.owner_id, column.attempts).where(
-        column.space == tx.space, column.kind == _EMBED
-    )
-    # Apart: in the order of their numbers the first of many are found without reading all.
-    fresh = waits.where(column.attempts == 0).order_by(column.seq)
-    rows = [*tx.all(fresh.limit(limit))]
-    if len(rows) < limit:
-        again = waits.where(column.attempts > 0, column.attempts < most_attempts)
-        ordered = again.order_by(column.attempts, column.seq)
-        rows += tx.all(ordered.limit(limit - len(rows)))
-    return [Pending(*row) for row in rows]
-
-
 def put(tx: Transaction, model: str, done: Sequence[Embedded]) -> int:
     """Stores vectors in place of what their texts had of this model, and settles what waited.
 
@@ -160,13 +96,9 @@ def put(tx: Transaction, model: str, done: Sequence[Embedded]) -> int:
     """
     _check(tx, model, done)
     there = _there(tx, done)
-    settled = [
-        {"kind": item.owner_kind, "owner": item.owner_id, "upto": item.seq}
-        for item in done
-        if item.seq is not None
-    ]
-    if settled:
-        tx.execute(_SETTLE, settled)
+    outbox.settle(
+        tx, [(one.owner_kind, one.owner_id, one.seq) for one in done if one.seq is not None]
+    )
     # A text that waited twice was embedded twice; once is enough.
     owners = {(item.owner_kind, item.owner_id): item for item in done}
     kept = [item for owner, item in owners.items() if owner in there]
@@ -193,14 +125,6 @@ def put(tx: Transaction, model: str, done: Sequence[Embedded]) -> int:
     return len(kept)
 
 
-_SETTLE = delete(outbox).where(
-    outbox.c.kind == _EMBED,
-    outbox.c.owner_kind == bindparam("kind"),
-    outbox.c.owner_id == bindparam("owner"),
-    outbox.c.seq <= bindparam("upto"),
-)
-
-
 def _check(tx: Transaction, model: str, done: Sequence[Embedded]) -> None:
     sizes = {len(vector) for item in done for vector in item.vectors}
     known = dimension(tx, model)
@@ -224,43 +148,23 @@ def _there(tx: Transaction, done: Sequence[Embedded]) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for kind, table in (("message", messages), ("passage", passages)):
         ids = [item.owner_id for item in done if item.owner_kind == kind]
-        for some in _portions(ids):
+        for some in portions(ids):
             query = select(table.c.id).where(table.c.id.in_(some), table.c.space == tx.space)
             found.update((kind, row[0]) for row in tx.all(query))
     return found
-
-
-def failed(tx: Transaction, seqs: Sequence[int], error: str) -> None:
-    """Notes that texts, by their numbers in the outbox, could not be embedded, and why."""
-    for some in _portions(seqs):
-        tx.execute(
-            update(outbox)
-            .where(outbox.c.space == tx.space, outbox.c.seq.in_(some))
-            .values(attempts=outbox.c.attempts + 1, error=error)
-        )
-
-
-def retry(tx: Transaction) -> int:
-    """Lets all that failed be tried again. Returns how many."""
-    waiting = (outbox.c.space == tx.space, outbox.c.kind == _EMBED, outbox.c.attempts > 0)
-    return tx.execute(update(outbox).where(*waiting).values(attempts=0)).rowcount
 
 
 def drop(tx: Transaction, owner_ids: Sequence[str]) -> None:
     """Removes the vectors of messages and passages that go, of every model, and what waited for
     them."""
     _remove(tx, owner_ids, None)
-    for some in _portions(owner_ids):
-        tx.execute(
-            delete(outbox).where(
-                outbox.c.space == tx.space, outbox.c.kind == _EMBED, outbox.c.owner_id.in_(some)
-            )
-        )
+    for some in portions(owner_ids):
+        outbox.drop(tx, some)
 
 
 def _remove(tx: Transaction, owner_ids: Sequence[str], model: str | None) -> None:
     column = embeddings.c
-    for some in _portions(owner_ids):
+    for some in portions(owner_ids):
         which = _of_owners(tx, some, model)
         query = select(column.model, column.owner_kind, column.owner_id, column.seq).where(*which)
         gone = tx.all(query.order_by(column.seq))
@@ -283,6 +187,21 @@ def _remove(tx: Transaction, owner_ids: Sequence[str], model: str | None) -> Non
         )
         tx.execute(delete(embeddings).where(*which))
         _forget_old_removals(tx, first)
+
+
+def forget(tx: Transaction, *, model: str, most: int) -> int:
+    """Removes vectors of a model that is no longer used, the oldest first. Returns how many.
+
+    No change is numbered for it: who still has a copy of them finds nothing by it that the table of
+    texts has not, and copies of other models are none the worse.
+    """
+    mine = (embeddings.c.space == tx.space, embeddings.c.model == model)
+    column: Any = embeddings.c.seq
+    oldest = select(column).where(*mine).order_by(column).limit(most)
+    last = tx.scalar(select(func.max(oldest.subquery().c.seq)))
+    if last is None:
+        return 0
+    return tx.execute(delete(embeddings).where(*mine, column <= last)).rowcount
 
 
 def _of_owners(
@@ -339,69 +258,28 @@ def status(tx: Transaction, model: str) -> EmbeddingStatus:
             column.space == tx.space, column.model == model, column.chunk == 0
         )
     )
-    waiting = (outbox.c.space == tx.space, outbox.c.kind == _EMBED)
-    counts = tx.one(
-        select(func.count(), func.count().filter(outbox.c.attempts > 0)).where(*waiting)
-    )
-    errors = tx.all(
-        select(outbox.c.error)
-        .where(*waiting, outbox.c.error.is_not(None))
-        .group_by(outbox.c.error)
-        .order_by(func.max(outbox.c.seq).desc())
-        .limit(5)
-    )
-    return EmbeddingStatus(int(stored), counts[0], counts[1], tuple(row[0] for row in errors))
-
-
-def missing(tx: Transaction, model: str, now: datetime, limit: int) -> list[tuple[OwnerKind, str]]:
-    """Texts that a search can find by words, that have no vector of this model and do not wait for
-    one: what to enqueue after a change of the model or an import."""
-    rows = tx.all(_not_waiting(tx, _without(tx, model, now)).limit(limit))
-    return [(row[0], row[1]) for row in rows]
-
-
-def count_missing(tx: Transaction, model: str, now: datetime) -> int:
-    """How many of them there are."""
-    texts = _not_waiting(tx, _without(tx, model, now)).subquery()
-    return int(tx.scalar(select(func.count()).select_from(texts)) or 0)
-
-
-def lacking(tx: Transaction, model: str, now: datetime) -> bool:
-    """Whether a text that a search can find by words has no vector of this model, be it that it
-    waits for one."""
-    return tx.first(_without(tx, model, now).limit(1)) is not None
-
-
-def _not_waiting(tx: Transaction, texts: Select[Any]) -> Select[Any]:
-    waits = select(outbox.c.owner_id).where(outbox.c.space == tx.space, outbox.c.kind == _EMBED)
-    return texts.where(texts.selected_columns.id.not_in(waits))
-
-
-def _without(tx: Transaction, model: str, now: datetime) -> Select[Any]:
-    living = or_(passages.c.expires_at.is_(None), passages.c.expires_at > now)
-    said = select(literal("message").label("kind"), messages.c.id.label("id")).where(
-        messages.c.space == tx.space, messages.c.id.in_(fulltext.indexed("message"))
-    )
-    kept = select(literal("passage"), passages.c.id).where(
-        passages.c.space == tx.space,
-        passages.c.id.in_(fulltext.indexed("passage")),
-        passages.c.status == "active",
-        living,
-    )
-    texts = union_all(said, kept).subquery()
-    has = select(literal(1)).where(
-        embeddings.c.owner_kind == texts.c.kind,
-        embeddings.c.owner_id == texts.c.id,
-        embeddings.c.chunk == 0,
-        embeddings.c.model == model,
-    )
-    return select(texts.c.kind, texts.c.id).where(~has.exists())
+    waiting, failed, errors = outbox.state(tx)
+    return EmbeddingStatus(int(stored), waiting, failed, errors)
 
 
 def changes(tx: Transaction) -> tuple[int, int]:
     """The number of the newest change of any vector, and that back to which removals are told."""
     row = tx.first(_CHANGES, {"space": tx.space})
     return (0, 0) if row is None else (row[0], row[1])
+
+
+def models(tx: Transaction) -> list[tuple[str, int]]:
+    """The embedding models whose vectors are stored, with their dimensions."""
+    mine = embeddings.c.space == tx.space
+    model: Any = embeddings.c.model
+    query = select(model, embeddings.c.dimension).order_by(model).limit(1)
+    found: list[tuple[str, int]] = []
+    # From one to the next by the index: DISTINCT would read every row.
+    row = tx.first(query.where(mine))
+    while row is not None:
+        found.append((row[0], row[1]))
+        row = tx.first(query.where(mine, model > row[0]))
+    return found
 
 
 def dimension(tx: Transaction, model: str) -> int | None:
@@ -473,7 +351,7 @@ def by_number(tx: Transaction, model: str, seqs: Sequence[int]) -> Sequence[AnyR
 
 def of_owners(tx: Transaction, model: str, owner_ids: Sequence[str]) -> Iterator[Sequence[AnyRow]]:
     """The vectors of these texts, as `added` gives them, some at a time."""
-    for some in _portions(owner_ids):
+    for some in portions(owner_ids):
         rows = tx.all(select(*_STORED).where(*_of_owners(tx, some, model)))
         if rows:
             yield rows
@@ -505,8 +383,3 @@ def portions_of(
         if len(rows) < size:
             return
         after = rows[-1][0]
-
-
-def _portions(values: Sequence[Any]) -> Iterator[list[Any]]:
-    for at in range(0, len(values), AT_ONCE):
-        yield list(values[at : at + AT_ONCE])

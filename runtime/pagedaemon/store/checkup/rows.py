@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, delete, func, literal, or_, select, text, 
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import vectors
 from pagedaemon.store.checkup.findings import Symptom
+from pagedaemon.store.outbox import OwnerKind
 from pagedaemon.store.tables import (
     StoredValueError,
     agents,
@@ -128,11 +129,11 @@ _DAMAGED = select(embeddings.c.owner_kind, embeddings.c.owner_id).where(
 )
 
 
-def remove_bad_vectors(tx: Transaction) -> list[tuple[vectors.OwnerKind, str]]:
+def remove_bad_vectors(tx: Transaction) -> list[tuple[OwnerKind, str]]:
     """Removes vectors without a text, and damaged ones. Returns the texts that need new ones."""
     vectors.drop(tx, [symptom.where for symptom in vectors_without_text(tx)])
     rows = tx.all(_DAMAGED.where(embeddings.c.space == tx.space).distinct())
-    damaged: list[tuple[vectors.OwnerKind, str]] = [(row[0], row[1]) for row in rows]
+    damaged: list[tuple[OwnerKind, str]] = [(row[0], row[1]) for row in rows]
     vectors.drop(tx, [owner for _, owner in damaged])
     return damaged
 
