@@ -3,15 +3,17 @@ unless it is asked to."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from pagedaemon import AsyncRuntime
-from pagedaemon.errors import InvalidInput
+from pagedaemon.errors import EmbeddingError, InvalidInput
 from pagedaemon.handles.agents import AsyncAgent
-from pagedaemon.testing import FakeEmbedder, ScriptedModel, call, say
+from pagedaemon.llm.embedding.minilm import MiniLM
+from pagedaemon.llm.embedding.protocol import Worded
+from pagedaemon.testing import FakeEmbedder, ScriptedModel, both, call, say
 
 SAID = (
     "I live in Porto, two streets from the station.",
@@ -108,3 +110,112 @@ async def test_of_an_embedder_that_nobody_measured_nothing_near_is_hidden(tmp_pa
         await runtime.reindex()
         (hit,) = (await agent.archive.search("automobile", sure=True)).hits
         assert hit.text == "a red car"
+
+
+NOTES = (
+    "User drives a blue Skoda Fabia.",
+    "User has two cats, Minou and Felix.",
+    "User watched a film about whales.",
+    "User bought new shoes.",
+    "User's boyfriend is called Rui.",
+    "User gets up at nine every day.",
+    "User's mother lives in Faro.",
+    "User eats a steak every Friday.",
+)
+
+
+@pytest.fixture
+async def noted(tmp_path: Path) -> AsyncIterator[AsyncAgent]:
+    async with AsyncRuntime(tmp_path / "m", model="offline", embedder="local") as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await agent.archive.insert_many(NOTES)
+        await runtime.reindex()
+        yield agent
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("Which vehicle does the user own?", "Skoda"),
+        ("Which movie did the user see?", "whales"),
+        ("footwear", "shoes"),
+        ("user's partner", "Rui"),
+        ("When does the user wake up?", "nine"),
+        ("pet names", "Minou"),
+    ],
+)
+async def test_what_is_said_in_other_words_is_there(
+    noted: AsyncAgent, query: str, answer: str
+) -> None:
+    assert answer in (await noted.archive.search(query, sure=True)).hits[0].text
+
+
+async def test_a_name_that_no_note_has_does_not_hide_what_they_say(noted: AsyncAgent) -> None:
+    for query in ("What does Lin eat on Fridays?", "Where does Lin's mother live?"):
+        assert (await noted.archive.search(query, sure=True)).hits
+    assert not (await noted.archive.search("What is Lin's blood group?", sure=True)).hits
+
+
+async def test_what_stands_beside_a_message_counts_as_read(tmp_path: Path) -> None:
+    async with AsyncRuntime(tmp_path / "m", model="offline", embedder="local") as runtime:
+        agent = await runtime.agents.ensure("ada")
+        talk = [
+            "Which instrument do you play, Lin?",
+            "Twelve strings, and all of them out of tune.",
+        ]
+        lines = [{"role": "user", "name": "Lin", "content": text} for text in (*talk, *SAID)]
+        await agent.recall.import_jsonl(lines)
+        await runtime.reindex()
+        page = await agent.recall.search("Which musical instrument was it?", sure=True)
+        assert any("Twelve strings" in hit.text for hit in page.hits)
+
+
+class Speechless(MiniLM):
+    """Cannot read closely just now."""
+
+    async def words(self, texts: Sequence[str]) -> list[Worded]:
+        raise EmbeddingError("out of memory", kind="unavailable")
+
+
+async def test_where_nothing_can_be_read_closely_cosines_decide(tmp_path: Path) -> None:
+    async with AsyncRuntime(tmp_path / "m", model="offline", embedder=Speechless()) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await remember(agent)
+        await runtime.reindex()
+        assert (await agent.archive.search("Which vegetables grow in the garden?", sure=True)).hits
+        assert not (await agent.archive.search("What is the blood group?", sure=True)).hits
+
+
+async def test_what_is_longer_than_is_read_is_judged_by_its_words_and_its_cosine(
+    noted: AsyncAgent,
+) -> None:
+    await noted.archive.insert("The blood group of the user is B. " + "Nothing else of note. " * 60)
+    await noted.archive.insert("Blood. " + "It rained on the way to the station. " * 30)
+    hits = (await noted.archive.search("What is the user's blood group?", sure=True)).hits
+    assert any("group of the user is B" in hit.text for hit in hits)
+
+
+async def test_what_a_step_stores_its_own_search_finds(tmp_path: Path) -> None:
+    models = {
+        "script": ScriptedModel(
+            [
+                both(
+                    call("archival_memory_insert", content="The user's blood group is AB."),
+                    call(
+                        "archival_memory_search",
+                        query="Which blood type has the user?",
+                        heartbeat=True,
+                    ),
+                ),
+                say("Done"),
+            ]
+        )
+    }
+    async with AsyncRuntime(
+        tmp_path / "m", model="script", models=models, embedder="local"
+    ) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await agent.archive.insert_many(NOTES)
+        await runtime.reindex()
+        (step, _) = (await agent.send("go")).steps
+        assert "blood group is AB" in step.calls[1].result

@@ -423,7 +423,9 @@ class TestCoverage:
     @pytest.fixture
     def covered(self, database: Database) -> Callable[..., dict[str, float]]:
         return lambda query, *names: database.read_now(
-            lambda tx: fulltext.coverage(tx, "message", query, names)
+            lambda tx: fulltext.coverage(
+                tx, "message", fulltext.weighed(tx, "message", query), names
+            )
         )
 
     def test_all_words_are_one_none_are_nothing_and_rare_ones_count_more(

@@ -231,10 +231,14 @@ class AsyncArchive:
         )
 
     async def _page(self, wanted: Wanted, given: PassageFilter, *, used: bool) -> Page[Passage]:
-        from pagedaemon.memory.effects import sought
-        from pagedaemon.memory.presets import search_passages
+        from pagedaemon.memory.effects import read, sought
+        from pagedaemon.memory.presets import doubtful_passages, search_passages
 
-        near, pending = await sought(self._scheduler.meaning, wanted.words, rows.allowed(given))
+        meaning = self._scheduler.meaning
+        near, pending = await sought(meaning, wanted.words, rows.allowed(given))
+        if wanted.sure:
+            doubts = partial(doubtful_passages, given=given, ranking=wanted.ranking)
+            near = await read(meaning, near, wanted.words, doubts)
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
             agent_rows.require_there(tx, self._agent_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -127,11 +128,15 @@ class AsyncRecall:
         return await self._page(wanted, given)
 
     async def _page(self, wanted: Wanted, given: MessageFilter) -> Page[RecallHit]:
-        from pagedaemon.memory.effects import sought
-        from pagedaemon.memory.presets import search_messages
+        from pagedaemon.memory.effects import read, sought
+        from pagedaemon.memory.presets import doubtful_messages, search_messages
 
         now = self._scheduler.clock.now()
-        near, pending = await sought(self._scheduler.meaning, wanted.words, queries.allowed(given))
+        meaning = self._scheduler.meaning
+        near, pending = await sought(meaning, wanted.words, queries.allowed(given))
+        if wanted.sure:
+            doubts = partial(doubtful_messages, given=given, ranking=wanted.ranking, now=now)
+            near = await read(meaning, near, wanted.words, doubts)
 
         def work(tx: Transaction) -> tuple[list[MessageHit], int]:
             found = search_messages(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from pagedaemon.clock import local_minute
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory.effects import Acting, Immediate, Told, sought
-from pagedaemon.memory.presets import search_passages
+from pagedaemon.memory.effects import Acting, Immediate, Told, read, sought
+from pagedaemon.memory.presets import doubtful_passages, search_passages
 from pagedaemon.memory.search import Near, blank_is_none
 from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
@@ -158,9 +159,10 @@ class SearchPassages:
 
     async def prepare(self, acting: Acting) -> None:
         """Looks for what is near in meaning."""
-        allowed = rows.allowed(self._given(acting))
-        found = await sought(acting.meaning, blank_is_none(self.words), allowed)
-        self.near, self.pending = found
+        given, words = self._given(acting), blank_is_none(self.words)
+        near, self.pending = await sought(acting.meaning, words, rows.allowed(given))
+        doubts = partial(doubtful_passages, given=given, ranking=acting.ranking)
+        self.near = await read(acting.meaning, near, words, doubts)
 
     def _given(self, acting: Acting) -> PassageFilter:
         return PassageFilter(acting.agent_id, acting.now, tags=self.tags)

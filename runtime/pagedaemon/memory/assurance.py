@@ -1,37 +1,166 @@
 """Whether anything that a search found is likely to answer it.
 
 Something is always nearest, and some word of a question stands somewhere. What nobody ever said is
-known by both measures together: how much of the question's words the best hits cover, and how near
-the nearest is. Each means the same in every search, which the score of a ranking does not.
+known by reading the best hits: each word of the question is compared with the words that stand
+there, by what they mean there, and what it is worth is how rare it is. A text that speaks of what
+was asked has something near to each; one that is merely like the question has not. Where there is
+no model that tells words apart, it is known by how much of the question's words the best hits
+cover, and how near the nearest is. All of them mean the same in every search, which the score of a
+ranking does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from pagedaemon.memory import days
 from pagedaemon.memory.search import Near
 from pagedaemon.store import fulltext
+from pagedaemon.store.function_words import plain, says_little
 from pagedaemon.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pagedaemon.llm.embedding.protocol import Worded, WordEmbedder
 
 LOOKED_AT = 5
 """The best hits that are looked at: a first page of the agent's."""
 
+READ = 600
+"""Characters of a text that is read closely, and of what stands beside it: as much as a tool shows.
+Of a longer text it is not known where in it the answer would stand."""
+
+PLAIN = 0.6
+"""The coverage by the words themselves from which nothing has to be read."""
+
+WHOLE = 0.3
+"""What the cosine of a whole text weighs beside the words that are read in it."""
+
 COVERED = 0.4
-"""What coverage weighs; the rest is what nearness does."""
+"""What coverage weighs where nothing can be read; the rest is what nearness does."""
 
 LEAST = 0.32
-"""The least of both that counts as an answer, where the nearest is not near enough by itself.
-
-Measured with the local embedder (`tests/benchmarks/unanswerable.py`): it takes 1 point of recall@10
-on the open LoCoMo conversations. Of our own questions on what nobody spoke of, three in five find
-nothing then, and of those where something near was said, one in ten: likeness does not tell whose
-dog it is. More would cost more: at 0.39, and with no cosine that is enough, it would be 86 % and
-35 %, for 5 points of recall.
-"""
+"""The least of both that counts as an answer, where the nearest is not near enough by itself."""
 
 LEAST_COVERED = 0.19
-"""The least coverage that does where there are no cosines. It takes 1 point too, and 71 % and 11 %
-find nothing."""
+"""The least coverage that does where there are no cosines."""
+
+
+_DATES = frozenset((*days.DAYS, *days.MONTHS))
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What has to be read before it is known whether it answers."""
+
+    query: str
+    weights: Mapping[str, float]
+    """By term of the query (an expression of the keyword index), what it tells."""
+    texts: Mapping[str, tuple[str, ...]]
+    """By id, best first: a text, and what stands beside it."""
+
+
+def doubt(
+    tx: Transaction,
+    kind: fulltext.Kind,
+    words: str,
+    best: Sequence[str],
+    *,
+    speakers: Collection[str] = (),
+) -> Doubt | None:
+    """What of the best hits has to be read closely; None where their words say enough.
+
+    Args:
+        words: the query.
+        best: ids of the first hits.
+        speakers: who spoke in them. That somebody is named who speaks in a conversation says
+            nothing of what was said there.
+    """
+    asked = _weighed(tx, kind, words, speakers)
+    if not asked.weights:
+        return None
+    if max(fulltext.coverage(tx, kind, asked, best).values(), default=1.0) >= PLAIN:
+        return None
+    absent = [name for name in _names(words, kind) if f'"{name}"' not in asked.weights]
+    names = [name for name in (*speakers, *absent) if name]
+    texts = fulltext.read_texts(tx, kind, best, READ)
+    return Doubt(
+        _without(names, words),
+        asked.weights,
+        {one: tuple(_without(names, said) for said in texts[one]) for one in best if one in texts},
+    )
+
+
+def _without(names: Collection[str], text: str) -> str:
+    if not names:
+        return text
+    either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"\b(?:{either})\b(?:['\u2019]s)?:?", "", text)
+
+
+def _weighed(
+    tx: Transaction, kind: fulltext.Kind, query: str, speakers: Collection[str]
+) -> fulltext.Weighed:
+    known = _names(query, kind)
+    return fulltext.weighed(tx, kind, query, telling=True, without=speakers, known=known)
+
+
+def _names(query: str, kind: fulltext.Kind) -> list[str]:
+    """Who is asked about in an archive. Notes of one person seldom name her, so that a name which
+    stands nowhere tells nothing. Where several words have a capital it may mark no names, as in
+    German."""
+    if kind == "message":
+        return []
+    names = [
+        word
+        for word in fulltext.words_of(query)[1:]
+        if word[:1].isupper() and not says_little(word) and word.lower().rstrip("s") not in _DATES
+    ]
+    return names if len(names) == 1 else []
+
+
+async def read(embedder: WordEmbedder, doubt: Doubt) -> dict[str, float]:
+    """By id, how likely it answers, from 0 to 1: `WHOLE` times the cosine of the whole, and for the
+    rest how much of the query's words it and what stands beside it have by meaning. That is the
+    mean of what each word is to its nearest there (Khattab and Zaharia, "ColBERT", 2020: late
+    interaction), weighted. Read from the best on, up to the first that likely does.
+
+    Raises:
+        EmbeddingError: they could not be read.
+    """
+    (asked,) = await embedder.words([doubt.query])
+    found: dict[str, float] = {}
+    for one, texts in doubt.texts.items():
+        said = await embedder.words(texts)
+        covered = _covered(doubt.weights, asked, said)
+        if covered is None:
+            break
+        found[one] = (1 - WHOLE) * covered + WHOLE * float(asked.whole @ said[0].whole)
+        if found[one] >= embedder.covered:
+            break
+    return found
+
+
+def _covered(weights: Mapping[str, float], asked: Worded, said: Sequence[Worded]) -> float | None:
+    """None where the model knows too little of the words that tell most."""
+    import numpy as np
+
+    there = np.concatenate([one.vectors for one in said])
+    if not len(there) or not asked.words:
+        return None
+    nearest = (asked.vectors @ there.T).max(axis=1)
+    rows: dict[str, list[int]] = {}
+    for place, word in enumerate(asked.words):
+        rows.setdefault(plain(word), []).append(place)
+    known = likeness = 0.0
+    for term, weight in weights.items():
+        places = [at for word in fulltext.words_of(term) for at in rows.get(plain(word), ())]
+        if places:
+            known += weight
+            likeness += weight * float(nearest[places].mean())
+    return likeness / known if known >= sum(weights.values()) / 2 else None
 
 
 def answered(
@@ -45,20 +174,35 @@ def answered(
 ) -> bool:
     """Whether what was found is likely to answer what was asked.
 
-    Args:
-        words: the query.
-        best: ids of the first hits.
-        speakers: who spoke in them. That somebody is named who speaks in a conversation says
-            nothing of what was said there.
+    Args: as `doubt` has them.
+        near: with what was read of it, where it was in doubt.
     """
     if not best:
         return False
-    covered = fulltext.coverage(tx, kind, words, best, telling=True, without=speakers)
-    most = max(covered.values(), default=0.0)
+    asked = _weighed(tx, kind, words, speakers)
+    if not asked.weights:
+        return True  # there is nothing to tell it by
+    covered = fulltext.coverage(tx, kind, asked, best)
     if near is None or not near.cosines:
-        return most >= LEAST_COVERED
+        return max(covered.values()) >= LEAST_COVERED
+    if max(covered.values()) >= PLAIN:
+        return True
+    rest = best
+    if near.covered is not None:
+        if any(near.read.get(one, 0.0) >= near.covered for one in best):
+            return True
+        rest = [one for one in best if one not in near.read]
+    return bool(rest) and _likely({one: covered[one] for one in rest}, near)
+
+
+def _likely(covered: Mapping[str, float], near: Near) -> bool:
+    """Whether what was not read is likely to answer: by its words and its cosines."""
     if near.floor is None or near.sure is None:
         return True  # nobody knows what the cosines of this model are worth
-    nearest = max((near.cosines[one] for one in best if one in near.cosines), default=near.floor)
+    # What was stored just now has no vector yet: its words are all that is known of it.
+    if any(value >= LEAST_COVERED for one, value in covered.items() if one not in near.cosines):
+        return True
+    nearest = max((near.cosines[one] for one in covered if one in near.cosines), default=near.floor)
     above = max(0.0, (nearest - near.floor) / (1 - near.floor))
+    most = max(covered.values())
     return nearest >= near.sure or COVERED * most + (1 - COVERED) * above >= LEAST

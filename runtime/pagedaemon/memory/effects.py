@@ -7,7 +7,7 @@ what the one before did, and all of them land together or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +20,7 @@ from pagedaemon.store.journal import Letter
 from pagedaemon.store.transaction import Transaction
 
 if TYPE_CHECKING:
+    from pagedaemon.memory.assurance import Doubt
     from pagedaemon.memory.search import Near
 
 
@@ -29,6 +30,14 @@ class Nearby(Protocol):
     async def near(self, words: str, allowed: Allowed, limit: int) -> Near | None:
         """What is near to these words among the texts allowed, at most so many; None
         where search is by words."""
+        ...
+
+    async def read(self, near: Near, doubts: Callable[[Transaction], Doubt | None]) -> Near:
+        """The same with what was read closely of what was found, where that is in doubt.
+
+        Args:
+            doubts: what that is.
+        """
         ...
 
     async def waiting(self, *, changing: bool = False) -> int:
@@ -61,6 +70,19 @@ async def sought(
     changing = await meaning.waiting(changing=True)
     near = await nearby(meaning, words, allowed)
     return near, changing or await meaning.waiting()
+
+
+async def read(
+    meaning: Nearby | None,
+    near: Near | None,
+    words: str | None,
+    doubts: Callable[[Transaction, str, Near], Doubt | None],
+) -> Near | None:
+    """What is near, and what was read closely of what such a search finds, where it is in doubt
+    whether that answers: before a sure search."""
+    if meaning is None or near is None or words is None:
+        return near
+    return await meaning.read(near, lambda tx: doubts(tx, words, near))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ from pagedaemon.clock import Clock
 from pagedaemon.errors import ConfigError, EmbeddingError, InvalidInput
 from pagedaemon.llm.embedding.answers import vectors_of
 from pagedaemon.llm.embedding.chunking import chunks
-from pagedaemon.llm.embedding.protocol import Embedder
+from pagedaemon.llm.embedding.protocol import Embedder, WordEmbedder
+from pagedaemon.memory import assurance
+from pagedaemon.memory.assurance import Doubt
 from pagedaemon.memory.changeover import Changeover
 from pagedaemon.memory.recall import speaker
 from pagedaemon.memory.search import Near
@@ -206,6 +208,26 @@ class Meaning:
         # Not part of the protocol: embedders were written before there was one.
         sure = getattr(self._embedder, "sure", None)
         return Near(cosines, found.via, self._embedder.floor, self.model, sure)
+
+    async def read(self, near: Near, doubts: Callable[[Transaction], Doubt | None]) -> Near:
+        """The same with what was read closely of what was found, where the embedder can and that is
+        in doubt. Where it fails, what is near is judged by its cosines.
+
+        Args:
+            doubts: what is in doubt.
+        """
+        embedder = self._embedder
+        if not isinstance(embedder, WordEmbedder):
+            return near
+        doubt = await self._store.read(doubts)
+        if doubt is None:
+            return near
+        try:
+            found = await assurance.read(embedder, doubt)
+        except EmbeddingError as error:
+            self._say(f"what was found could not be read closely: {error}")
+            return near
+        return replace(near, read=found, covered=embedder.covered)
 
     async def waiting(self, *, changing: bool = False) -> int:
         """How many texts meaning cannot find yet, because they wait for their vectors.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
+from typing import TypeVar
 
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory.assurance import LOOKED_AT, answered
+from pagedaemon.memory.assurance import LOOKED_AT, Doubt, answered, doubt
 from pagedaemon.memory.formulas import (
     Blend,
     Formula,
@@ -33,6 +34,8 @@ from pagedaemon.store.candidates import Searched
 from pagedaemon.store.passages import PassageFilter, PassageRow
 from pagedaemon.store.recall import MessageFilter, MessageHit
 from pagedaemon.store.transaction import Transaction
+
+Hit = TypeVar("Hit")
 
 PRESETS: Mapping[str, Ranking | Formula | RecentConfident] = MappingProxyType(
     {
@@ -87,38 +90,63 @@ def search_passages(
 
     Args:
         sure: as a tool searches: nothing that is only far, and nothing at all where nothing found
-            is likely to answer (`assurance`).
+            is likely to answer (`assurance`). What has to be read for that is
+            `doubtful_passages`.
     """
-    chosen = preset(ranking)
-    if isinstance(chosen, RecentConfident):
-        given = replace(given, confidence=max(given.confidence or 0.0, chosen.confidence))
-        rows, total = passage_rows.in_order(
-            tx, given, offset=offset, limit=max(0, min(limit, chosen.limit - offset))
-        )
-        return rows, min(total, chosen.limit)
-    least = _Floors.of(near, floor, sure)
+    page = _passages(tx, words, given, ranking, near, _Floors.of(near, floor, sure))
+    hits, total = page(offset, limit)
+    if not sure or words is None or not hits or isinstance(preset(ranking), RecentConfident):
+        return hits, total
+    best = [hit.id for hit in _best(page, hits, offset)]
+    return (hits, total) if answered(tx, "passage", words, best, near) else ([], 0)
 
-    def page(begin: int, size: int) -> tuple[list[PassageRow], int]:
+
+def doubtful_passages(
+    tx: Transaction, words: str, near: Near, *, given: PassageFilter, ranking: str
+) -> Doubt | None:
+    """What has to be read closely before a sure search; None if nothing has."""
+    if isinstance(preset(ranking), RecentConfident):
+        return None
+    page = _passages(tx, words, given, ranking, near, _Floors.of(near, None, sure=True))
+    best = [hit.id for hit in page(0, LOOKED_AT)[0]]
+    return doubt(tx, "passage", words, best) if best else None
+
+
+Pages = Callable[[int, int], tuple[list[Hit], int]]
+"""Hits of an offset and a limit, and how many there are in all."""
+
+
+def _passages(
+    tx: Transaction,
+    words: str | None,
+    given: PassageFilter,
+    ranking: str,
+    near: Near | None,
+    least: _Floors,
+) -> Pages[PassageRow]:
+    chosen = preset(ranking)
+
+    def page(offset: int, limit: int) -> tuple[list[PassageRow], int]:
+        if isinstance(chosen, RecentConfident):
+            most = max(0, min(limit, chosen.limit - offset))
+            confident = replace(given, confidence=max(given.confidence or 0.0, chosen.confidence))
+            rows, total = passage_rows.in_order(tx, confident, offset=offset, limit=most)
+            return rows, min(total, chosen.limit)
         if isinstance(chosen, Ranking) or words is None:
             return find_passages(
                 tx,
                 words,
                 given,
-                offset=begin,
-                limit=size,
+                offset=offset,
+                limit=limit,
                 near=near,
                 floor=least.alone,
                 floor_beside_words=least.beside_words,
                 ranking=chosen if isinstance(chosen, Ranking) else DEFAULT,
             )
-        return _passages_by(tx, words, given, chosen, begin, size, near, least)
+        return _passages_by(tx, words, given, chosen, offset, limit, near, least)
 
-    hits, total = page(offset, limit)
-    if sure and words is not None and hits:
-        best = [hit.id for hit in (hits if _first(offset, limit) else page(0, LOOKED_AT)[0])]
-        if not answered(tx, "passage", words, best[:LOOKED_AT], near):
-            return [], 0
-    return hits, total
+    return page
 
 
 def _passages_by(
@@ -164,18 +192,47 @@ def search_messages(
     oldest_first: bool = False,
 ) -> tuple[list[MessageHit], int]:
     """The same of messages, which nobody rates and whose last use is when they were said."""
+    least = _Floors.of(near, floor, sure)
+    page = _messages(tx, words, given, ranking, now, near, least, oldest_first)
+    hits, total = page(offset, limit)
+    if not sure or words is None or not hits:
+        return hits, total
+    best = _best(page, hits, offset)
+    return (hits, total) if _dated(best) or _answered(tx, words, best, near) else ([], 0)
+
+
+def doubtful_messages(
+    tx: Transaction, words: str, near: Near, *, given: MessageFilter, ranking: str, now: datetime
+) -> Doubt | None:
+    """What has to be read closely before a sure search; None if nothing has."""
+    least = _Floors.of(near, None, sure=True)
+    best = _messages(tx, words, given, ranking, now, near, least)(0, LOOKED_AT)[0]
+    if not best or _dated(best):
+        return None
+    return doubt(tx, "message", words, [hit.message.id for hit in best], speakers=_speakers(best))
+
+
+def _messages(
+    tx: Transaction,
+    words: str | None,
+    given: MessageFilter,
+    ranking: str,
+    now: datetime,
+    near: Near | None,
+    least: _Floors,
+    oldest_first: bool = False,
+) -> Pages[MessageHit]:
     chosen = preset(ranking, of="messages")
     assert not isinstance(chosen, RecentConfident), "no preset of messages"
-    least = _Floors.of(near, floor, sure)
 
-    def page(begin: int, size: int) -> tuple[list[MessageHit], int]:
+    def page(offset: int, limit: int) -> tuple[list[MessageHit], int]:
         if isinstance(chosen, Ranking) or words is None:
             return find_messages(
                 tx,
                 words,
                 given,
-                offset=begin,
-                limit=size,
+                offset=offset,
+                limit=limit,
                 near=near,
                 floor=least.alone,
                 floor_beside_words=least.beside_words,
@@ -183,23 +240,29 @@ def search_messages(
                 oldest_first=oldest_first,
                 now=now,
             )
-        return _messages_by(tx, words, given, chosen, now, begin, size, near, least)
+        return _messages_by(tx, words, given, chosen, now, offset, limit, near, least)
 
-    hits, total = page(offset, limit)
-    if sure and words is not None and hits:
-        first = (hits if _first(offset, limit) else page(0, LOOKED_AT)[0])[:LOOKED_AT]
-        speakers = {hit.message.author or hit.message.role for hit in first}
-        ids = [hit.message.id for hit in first]
-        # Who asks for a day is answered by what was said then, whatever it was.
-        dated = any("day" in hit.parts for hit in first)
-        if not dated and not answered(tx, "message", words, ids, near, speakers=speakers):
-            return [], 0
-    return hits, total
+    return page
 
 
-def _first(offset: int, limit: int) -> bool:
-    """Whether a page shows all of the best that are looked at."""
-    return offset == 0 and limit >= LOOKED_AT
+def _answered(tx: Transaction, words: str, best: Sequence[MessageHit], near: Near | None) -> bool:
+    ids = [hit.message.id for hit in best]
+    return answered(tx, "message", words, ids, near, speakers=_speakers(best))
+
+
+def _speakers(hits: Iterable[MessageHit]) -> set[str]:
+    return {hit.message.author or hit.message.role for hit in hits}
+
+
+def _dated(best: Iterable[MessageHit]) -> bool:
+    # Who asks for a day is answered by what was said then, whatever it was.
+    return any("day" in hit.parts for hit in best)
+
+
+def _best(page: Pages[Hit], hits: list[Hit], offset: int) -> list[Hit]:
+    """The best that are looked at, of which a page may show all."""
+    shown = offset == 0 and len(hits) >= LOOKED_AT
+    return (hits if shown else page(0, LOOKED_AT)[0])[:LOOKED_AT]
 
 
 def _messages_by(

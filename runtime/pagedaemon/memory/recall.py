@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from pagedaemon.clock import local_minute, new_id, zone
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
-from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, sought
+from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, read, sought
 from pagedaemon.memory.eviction import Group, evictable, groups
-from pagedaemon.memory.presets import search_messages
+from pagedaemon.memory.presets import doubtful_messages, search_messages
 from pagedaemon.memory.search import Near, blank_is_none
 from pagedaemon.messages import Label, Message, Role, checked_text, lowest
 from pagedaemon.store import agents as agent_rows
@@ -57,8 +58,19 @@ class SearchMessages:
         # A range of dates that is none is refused by `apply`, where the model is told.
         with suppress(InvalidInput):
             allowed = queries.allowed(self._given(acting))
-            found = await sought(acting.meaning, blank_is_none(self.words), allowed)
-            self.near, self.pending = found
+            words = blank_is_none(self.words)
+            near, self.pending = await sought(acting.meaning, words, allowed)
+            self.near = await read(
+                acting.meaning,
+                near,
+                words,
+                partial(
+                    doubtful_messages,
+                    given=self._given(acting),
+                    ranking=acting.ranking,
+                    now=acting.now,
+                ),
+            )
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
         """Reads; the step that searches does not find itself. By date alone, oldest first."""

@@ -140,7 +140,7 @@ def _rated(
         return []
     floor = None if near is None else near.floor
     rated = []
-    for one, covered in fulltext.coverage(tx, kind, words, ids).items():
+    for one, covered in fulltext.coverage(tx, kind, fulltext.weighed(tx, kind, words), ids).items():
         if floor is None:
             # No cosines, or those of a model of which nobody knows what they are worth.
             enough = covered >= WORDS_FLOOR

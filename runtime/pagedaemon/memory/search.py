@@ -10,7 +10,7 @@ conversations, each time on all but the one they were then measured on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from operator import itemgetter, mul
@@ -108,6 +108,10 @@ class Near:
     """By whose vectors what was found can be compared with each other; None: by none."""
     sure: float | None = None
     """The cosine from which a hit of this embedding model is likely an answer; None if unknown."""
+    read: Mapping[str, float] = field(default_factory=dict)
+    """By id, of what was read closely, how likely it answers (`assurance`)."""
+    covered: float | None = None
+    """From what on it is likely an answer; None where nothing was read."""
 
 
 def fuse(

@@ -381,27 +381,36 @@ def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tu
 _OWN = "text"
 
 
-def coverage(
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a query asks for, and how much each part of it tells."""
+
+    weights: Mapping[str, float]
+    """By term, the heaviest first."""
+    covering: Mapping[str, Sequence[str]]
+    """By term, what counts as it: itself, and what it may have meant where it stands nowhere."""
+
+
+def weighed(
     tx: Transaction,
     kind: Kind,
     query: str,
-    ids: Sequence[str],
     *,
     telling: bool = False,
     without: Collection[str] = (),
-) -> dict[str, float]:
-    """How much of a query the texts with these ids cover, from 0 to 1: the weight of its words that
-    they have over the weight of all, of the `MOST_WEIGHED` heaviest. Comparable between queries,
-    which the score of a match is not.
+    known: Collection[str] = (),
+) -> Weighed:
+    """The `MOST_WEIGHED` heaviest terms of a query.
 
     A word's weight is its idf, ln(1 + (N - n + 0.5) / (n + 0.5)), with n of N texts that have it
     (Robertson and Zaragoza, 2009, in the form of Lucene, which is above 0 in the smallest index).
-    What stands nowhere weighs as much as what stands in one text, and is covered by what it may
-    have meant; what `telling` would find too frequent weighs nothing.
+    What stands nowhere weighs as much as what stands in one text; what `telling` would find too
+    frequent weighs nothing.
 
     Args:
         telling: function words do not count, where the query has others.
         without: names whose words do not count either.
+        known: words that count only where they stand somewhere.
     """
     words, _ = _TABLES[kind]
     left_out = {word.casefold() for name in without for word in words_of(name)}
@@ -414,19 +423,44 @@ def coverage(
     covering = {term: [term] for term in terms}
     for term, meant, _ in _meant(tx, kind, frequencies):
         covering[term].append(meant)
+    only_known = {f'"{word.casefold()}"' for word in known}
     for term, frequency in frequencies.items():
         found = max(1, frequency)
-        if found <= MOST_MATCHES:
+        if found <= MOST_MATCHES and (frequency or term.casefold() not in only_known):
             weights[term] = math.log(1 + (max(texts - found, 0) + 0.5) / (found + 0.5))
     heaviest = sorted(weights, key=lambda term: -weights[term])[:MOST_WEIGHED]
+    return Weighed({term: weights[term] for term in heaviest}, covering)
+
+
+def coverage(tx: Transaction, kind: Kind, asked: Weighed, ids: Sequence[str]) -> dict[str, float]:
+    """How much of a query the texts with these ids cover, from 0 to 1: the weight of its words that
+    they have over the weight of all. Comparable between queries, which the score of a match is
+    not."""
     covered = dict.fromkeys(ids, 0.0)
-    for term in heaviest:
-        match = MATCHING[kind]
-        own = f"{_OWN} : ({' OR '.join(covering[term])})"
+    match = MATCHING[kind]
+    for term, weight in asked.weights.items():
+        own = f"{_OWN} : ({' OR '.join(asked.covering[term])})"
         for row in tx.all(select(match.c.id).where(match.c.id.in_(ids)), {"match": own}):
-            covered[row[0]] += weights[term]
-    whole = sum(weights[term] for term in heaviest)
+            covered[row[0]] += weight
+    whole = sum(asked.weights.values())
     return {one: weight / whole for one, weight in covered.items()} if whole else covered
+
+
+def read_texts(
+    tx: Transaction, kind: Kind, ids: Sequence[str], most: int
+) -> dict[str, tuple[str, ...]]:
+    """What these texts are found by, and then what stands beside them; only what is no longer than
+    so many characters. Nothing of one that is not searchable."""
+    words, _ = _TABLES[kind]
+    columns = (words.c.text, words.c.near) if kind == "message" else (words.c.text,)
+    listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+    whole = func.length(words.c.text) <= bindparam("most")
+    cut = [func.substr(one, 1, bindparam("most")) for one in columns]
+    rows = tx.all(
+        select(words.c.id, *cut).where(words.c.id.in_(listed), whole),
+        {"ids": json.dumps(list(ids)), "most": most},
+    )
+    return {row[0]: tuple(filter(str.strip, row[1:])) for row in rows}
 
 
 def own_texts(tx: Transaction, kind: Kind, ids: Sequence[str], most: int) -> dict[str, str]:

@@ -70,7 +70,7 @@ _BY_LANGUAGE = {
 }
 
 
-def _plain(word: str) -> str:
+def plain(word: str) -> str:
     """As the keyword index has it: without case and accents."""
     apart = unicodedata.normalize("NFD", word.casefold())
     return "".join(char for char in apart if unicodedata.category(char) != "Mn")
@@ -78,7 +78,7 @@ def _plain(word: str) -> str:
 
 def _parts(word: str) -> list[str]:
     # The index cuts at an apostrophe, and so does a query.
-    return _plain(word).split("'")
+    return plain(word).split("'")
 
 
 _WORDS = frozenset(
@@ -92,4 +92,4 @@ def says_little(word: str) -> bool:
     abbreviation: IT, WHO, US."""
     if len(word) > 1 and word.isupper():
         return False
-    return _plain(word) in _WORDS
+    return plain(word) in _WORDS

@@ -91,6 +91,32 @@ async def test_company_in_a_batch_changes_no_vector(embedder: MiniLM) -> None:
         assert vector @ await one(embedder, text) == pytest.approx(1, abs=1e-4)
 
 
+async def test_words_are_told_apart_and_each_means_what_it_does_there(embedder: MiniLM) -> None:
+    said, other = await embedder.words(
+        ["She sat on the bank of the river, fishing.", "The bank lent money."]
+    )
+    assert said.words == ("She", "sat", "on", "the", "bank", "of", "the", "river", "fishing")
+    assert said.vectors.shape == (9, embedder.dimension)
+    assert np.allclose(np.linalg.norm(said.vectors, axis=1), 1, atol=1e-5)
+    bank, money = other.vectors[1], other.vectors[3]
+    assert bank @ money > said.vectors[4] @ money
+    assert np.allclose(
+        said.whole, await one(embedder, "She sat on the bank of the river, fishing.")
+    )
+
+
+@pytest.mark.parametrize("text", ["", "…", "\U0001f389", "\ud800"])
+async def test_a_text_of_no_known_word_has_none(embedder: MiniLM, text: str) -> None:
+    (told,) = await embedder.words([text])
+    assert told.words == ()
+    assert told.vectors.shape == (0, embedder.dimension)
+
+
+async def test_of_words_cut_in_pieces_each_is_one(embedder: MiniLM) -> None:
+    (told,) = await embedder.words(["Krankenhausdach, hedgehogs & co\u0301te"])
+    assert told.words == ("Krankenhausdach", "hedgehogs", "co\u0301te")
+
+
 async def test_no_texts_take_no_work() -> None:
     embedder = MiniLM()
     assert await embedder.embed([], purpose="document") == []

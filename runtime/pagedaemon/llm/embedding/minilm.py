@@ -23,8 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from pagedaemon.errors import EmbeddingError
+from pagedaemon.llm.embedding.protocol import Worded
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from pagedaemon.llm.embedding.protocol import Purpose, Vector
 
 T = TypeVar("T")
@@ -65,6 +69,10 @@ SURE = 0.575
 floor to 1. Where the best is less, its words count too: `memory/assurance.py`."""
 
 
+COVERED = 0.425
+"""What a text that was read closely must reach to be a likely answer: see `memory/assurance.py`."""
+
+
 class MiniLM:
     """Embeds in a thread of its own, a few texts at a time, so that a query has its turn between
     the batches of a long list.
@@ -80,6 +88,7 @@ class MiniLM:
     dimension = DIMENSION
     floor = FLOOR
     sure = SURE
+    covered = COVERED
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
@@ -106,6 +115,21 @@ class MiniLM:
             await self._in_thread(_return_memory)
         return [found[place] for place in range(len(texts))]
 
+    async def words(self, texts: Sequence[str]) -> list[Worded]:
+        """The words of each text, each with the mean of its pieces' states; none of what the model
+        has no piece for. Of a text longer than `LONGEST` tokens only the beginning counts.
+
+        Raises:
+            EmbeddingError: as `embed`.
+        """
+        if not texts:
+            return []
+        network = await self._in_thread(_network, self._threads)
+        found: list[Worded] = []
+        for text in texts:  # one by one: padding several to the longest takes as long
+            found.append(await self._in_thread(network.worded, text))
+        return found
+
     async def aclose(self) -> None:
         """Let its thread end when it has done what it is at. The loaded model stays."""
         worker, self._worker = self._worker, None
@@ -129,16 +153,43 @@ class _Network:
 
     def tokens(self, texts: list[str]) -> list[list[int]]:
         """The token numbers of each text."""
-        # One by one: the tokenizer's own batches start threads, which do not survive a fork. Half
-        # of a surrogate pair is no text that it could read.
-        return [
-            self.tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")).ids
-            for text in texts
-        ]
+        # One by one: the tokenizer's own batches start threads, which do not survive a fork.
+        return [self.tokenizer.encode(_sound(text)).ids for text in texts]
 
     def vectors(self, rows: list[list[int]]) -> list[Vector]:
         """Mean of the states of each text's tokens, scaled to length one: as the model's card
         says."""
+        import numpy as np
+
+        states, mask = self._states(rows)
+        counted = mask[:, :, None].astype(np.float32)
+        means = (states * counted).sum(axis=1) / counted.sum(axis=1)
+        return list(_unit(means))
+
+    def worded(self, text: str) -> Worded:
+        """The words of a text."""
+        import numpy as np
+
+        sound = _sound(text)
+        encoded = self.tokenizer.encode(sound)
+        unknown = self.tokenizer.token_to_id("[UNK]")
+        pieces: dict[int, list[int]] = {}
+        for place, (word, token) in enumerate(zip(encoded.word_ids, encoded.ids, strict=True)):
+            if word is not None and token != unknown:
+                pieces.setdefault(word, []).append(place)
+        spans = {
+            word: sound[encoded.offsets[places[0]][0] : encoded.offsets[places[-1]][1]]
+            for word, places in pieces.items()
+        }
+        told = [word for word, span in spans.items() if any(map(str.isalnum, span))]
+        states = self._states([encoded.ids])[0][0]
+        means = [states[pieces[word]].mean(axis=0) for word in told]
+        whole, *vectors = _unit(np.stack([states.mean(axis=0), *means]))
+        rows = np.stack(vectors) if vectors else np.zeros((0, DIMENSION), np.float32)
+        return Worded(tuple(spans[word] for word in told), rows, whole)
+
+    def _states(self, rows: list[list[int]]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The last states of each text's tokens, and which of them are no padding."""
         import numpy as np
 
         shape = (len(rows), max(map(len, rows)))
@@ -153,9 +204,19 @@ class _Network:
             raise EmbeddingError(
                 f"{MiniLM.name}: it could not be computed: {error}", kind="unavailable"
             ) from error
-        counted = mask[:, :, None].astype(np.float32)
-        means = (states * counted).sum(axis=1) / counted.sum(axis=1)
-        return list(means / np.linalg.norm(means, axis=1, keepdims=True))
+        return states, mask
+
+
+def _sound(text: str) -> str:
+    # Half of a surrogate pair is no text that the tokenizer could read.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    import numpy as np
+
+    scaled: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return scaled
 
 
 _loaded: dict[int, _Network] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class Embedder(Protocol):
         Models differ so much in it that no other embedder's may be used instead.
 
         An embedder may have `sure` beside it: the cosine from which a hit is likely an answer. Only
-        then an agent's searches say that nothing is there where all that was found is less.
+        then an agent's searches say that nothing is there where all that was found is less. They
+        say it more surely of an embedder that can read closely (`WordEmbedder`).
         """
 
     async def embed(self, texts: Sequence[str], *, purpose: Purpose) -> list[Vector]:
@@ -50,3 +52,33 @@ class Embedder(Protocol):
 
     async def aclose(self) -> None:
         """Let go of threads and connections. A later `embed` takes them up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worded:
+    """The words of a text in their order, each with what it means there."""
+
+    words: tuple[str, ...]
+    """As they are written, without marks."""
+    vectors: NDArray[np.float32]
+    """One row of length one for each word."""
+    whole: Vector
+    """That of the whole text, as `embed` makes it."""
+
+
+@runtime_checkable
+class WordEmbedder(Protocol):
+    """What an embedder may do beside: tell the words of a text apart, so that an agent's search can
+    see whether what it found speaks of what was asked."""
+
+    @property
+    def covered(self) -> float:
+        """From what on a text that was read closely is likely an answer: see `memory/assurance.py`
+        for what is compared with it."""
+
+    async def words(self, texts: Sequence[str]) -> list[Worded]:
+        """The words of each text; none of what the model does not know.
+
+        Raises:
+            EmbeddingError: there are no vectors.
+        """
