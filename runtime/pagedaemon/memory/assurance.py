@@ -38,6 +38,11 @@ PLAIN = 0.6
 WHOLE = 0.3
 """What the cosine of a whole text weighs beside the words that are read in it."""
 
+# Measured with `tests/benchmarks/unanswerable.py`. Read closely, a point of recall@10 is lost on
+# the open LoCoMo conversations; of our own questions on what nobody spoke of 80 % find nothing, of
+# those where something near was said 33 %, and 5 % of what is said in other words is hidden. By
+# coverage and cosine it is 58 %, 10 % and 5 %.
+
 COVERED = 0.4
 """What coverage weighs where nothing can be read; the rest is what nearness does."""
 
