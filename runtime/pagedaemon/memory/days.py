@@ -39,6 +39,8 @@ def meant(words: str, now: datetime, zone: tzinfo) -> tuple[datetime, datetime] 
         now: what "yesterday" is seen from.
         zone: where days begin.
     """
+    if not _may_name_a_time(words):
+        return None
     today = now.astimezone(zone).date()
     said = [
         (_begins(found), place, read, found)
@@ -53,6 +55,13 @@ def meant(words: str, now: datetime, zone: tzinfo) -> tuple[datetime, datetime] 
         return datetime.combine(begin, time(), zone), datetime.combine(end, time(), zone)
     except (ValueError, OverflowError):  # there is no such day: 31 April, the year 0
         return None
+
+
+def _may_name_a_time(words: str) -> bool:
+    """Whether any reader may find something: they all take a figure or one of a few words. Most
+    queries have neither, and trying all readers takes longer than ranking does."""
+    said = words.casefold()
+    return _FIGURE.search(said) is not None or not _TELLING.isdisjoint(_WORD.findall(said))
 
 
 def _begins(found: re.Match[str]) -> int:
@@ -184,3 +193,15 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Span]], .
     ),
     (_read(r"\b(?:in|of|during|since)\s+(?P<year>(?:19|20)\d\d)\b"), _only_year),
 )
+
+_FIGURE = re.compile(r"\d")
+_WORD = re.compile(r"[^\W\d_]+")
+_TELLING = frozenset(
+    [
+        *(word for month in MONTHS for word in (month, month[:3])),
+        *DAYS,
+        *("yesterday", "today", "tonight", "night", "morning", "afternoon", "evening"),
+        *("week", "month", "year", "ago"),
+    ]
+)
+"""Of each reader one that it cannot do without, unless that is a figure."""

@@ -76,10 +76,6 @@ class Ranking:
 
 DEFAULT = Ranking()
 
-WORDS_ALONE = 60
-"""At most so many are ranked where no index was asked: a tenth of the time of a search, for 0.006
-of recall@10 on the open LoCoMo conversations."""
-
 
 class Scored(NamedTuple):
     """One candidate as it was ranked."""
@@ -285,7 +281,8 @@ def find_messages(
         ranked = in_context(scored, places, words, ranking, found, explained, when)
         if when is not None:
             return ranked  # who asks for a time asks for what was true then
-        dated = {one: Dated(place.at, place.speaker) for one, place in places.items()}
+        first = [one.id for one in ranked[: succession.DEPTH]]
+        dated = {one: Dated(places[one].at, places[one].speaker) for one in first}
         return _newer_first(tx, "message", words, ranked, dated, nearest, ranking)
 
     least = _Floors(floor, floor_beside_words)
@@ -386,8 +383,7 @@ def _page(
     total, left = matches.total, {one: match.score for one, match in matches.scores.items()}
     if near is not None:
         floor = least.where(bool(matches.scores))
-        most = ranking.candidates if near.cosines else min(ranking.candidates, WORDS_ALONE)
-        found = searched.chosen(tx, words, matches, near.cosines, most)
+        found = searched.chosen(tx, words, matches, near.cosines, ranking.candidates)
         meaning = {
             one: near.cosines[one]
             for one in found.near

@@ -7,7 +7,7 @@ the query has too, a length, a question mark.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -78,38 +78,40 @@ def standings(
     """
     named = _named((place.speaker for place in places.values()), words)
     found: dict[str, Standing] = {}
-    episode: list[str] = []
-    last: str | None = None
+    episode: list[tuple[float, Standing]] = []
+    last: Place | None = None
     for one, place in sorted(((one, places[one]) for one in scores), key=_order):
-        asks = _QUESTION.search(place.tail) is not None
-        found[one] = standing = Standing(
-            float(place.speaker in named),
-            _length(place.length),
-            float(not asks),
-        )
-        if last is not None and _together(places[last], place):
-            if place.before == places[last].number:
-                standing.beside = scores[last]
-                found[last].beside = max(found[last].beside, scores[one])
-                if not found[last].statement:
-                    standing.answer = scores[last]
+        score = scores[one]
+        standing = Standing(place.speaker in named, _length(place.length), not _asks(place.tail))
+        if last is not None and _together(last, place):
+            before, previous = episode[-1]
+            if place.before == last.number:
+                standing.beside = before
+                previous.beside = max(previous.beside, score)
+                standing.answer = 0.0 if previous.statement else before
         else:
-            _close(episode, scores, found)
+            _close(episode)
             episode = []
-        episode.append(one)
-        last = one
-    _close(episode, scores, found)
+        episode.append((score, standing))
+        found[one] = standing
+        last = place
+    _close(episode)
     return found
 
 
 def _order(candidate: tuple[str, Place]) -> tuple[str, datetime, int]:
-    return candidate[1].conversation_id, candidate[1].at, candidate[1].number
+    place = candidate[1]
+    return place.conversation_id, place.at, place.number
 
 
 _WORD = re.compile(r"\w+")
 
 # What follows in brackets stands for a picture.
 _QUESTION = re.compile(r"[?？؟⸮՞][^\w\[]*(\[[^\]]*\]?\s*)?$")  # noqa: RUF001
+
+
+def _asks(tail: str) -> bool:
+    return _QUESTION.search(tail) is not None
 
 
 def _named(speakers: Iterable[str], words: str) -> set[str]:
@@ -130,9 +132,7 @@ def _together(last: Place, place: Place) -> bool:
     return last.conversation_id == place.conversation_id and place.at - last.at <= PAUSE
 
 
-def _close(episode: list[str], scores: Mapping[str, float], found: Mapping[str, Standing]) -> None:
-    if episode:
-        best = sorted((scores[one] for one in episode), reverse=True)[:BEST_OF_EPISODE]
-        mean = sum(best) / len(best)
-        for one in episode:
-            found[one].episode = mean
+def _close(episode: Sequence[tuple[float, Standing]]) -> None:
+    best = sorted((score for score, _ in episode), reverse=True)[:BEST_OF_EPISODE]
+    for _, standing in episode:
+        standing.episode = sum(best) / len(best)

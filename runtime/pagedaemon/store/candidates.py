@@ -136,7 +136,7 @@ class Searched:
         asked = fulltext.telling(tx, self.shape.kind, words)
         if asked is None:
             return Matches({}, 0)
-        values = {**self.values, "match": asked.match}
+        values = {**self.values, **asked.values}
         if not asked.broad:
             rows = tx.all(self.shape.best, {**values, "limit": MOST_READ})
             return Matches(_scores(rows), len(rows))
@@ -171,7 +171,7 @@ class Searched:
         if found.total > len(scores) and unread:
             asked = fulltext.telling(tx, self.shape.kind, words)
             assert asked is not None, "something matched"
-            values = {**self.values, "match": asked.match, "ids": as_list(unread)}
+            values = {**self.values, **asked.values, "ids": as_list(unread)}
             keywords.update(_scores(tx.all(self.shape.of_these, values)))
         return Candidates(keywords, there, found.total)
 
@@ -188,7 +188,7 @@ class Searched:
         asked = fulltext.telling(tx, self.shape.kind, words)
         if asked is None:
             return {}
-        values = {**self.values, "match": asked.match, "without": as_list(without)}
+        values = {**self.values, **asked.values, "without": as_list(without)}
         return _scores(tx.all(self.shape.rest, {**values, "limit": limit, "offset": offset}))
 
     def _there(self, tx: Transaction, near: Collection[str]) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def _scored(match: Subquery) -> tuple[ColumnElement[Any], ...]:
 
 
 def _scores(rows: Sequence[AnyRow]) -> dict[str, ByWords]:
-    return {one: ByWords(score, own, day) for one, score, own, day in rows}
+    return {row[0]: ByWords(row[1], row[2], row[3]) for row in rows}
 
 
 @lru_cache(maxsize=256)

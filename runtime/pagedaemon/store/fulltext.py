@@ -33,6 +33,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Executable,
     Float,
@@ -49,6 +50,7 @@ from sqlalchemy import (
     insert,
     literal,
     literal_column,
+    or_,
     select,
     table,
 )
@@ -186,6 +188,13 @@ MOST_CHARACTERS = 10_000
 MOST_MATCHES = 1_000
 """Texts beyond which a further, more frequent word of a query is left out by `telling`."""
 
+COMMON = 1 / 3
+"""Share of all messages beyond which a word that they have is `common`, from `LEAST_COMMON` on. Its
+idf is about 0 then, since it also stands beside most others: as a name does that each of two has
+before all that he says."""
+
+LEAST_COMMON = 100
+
 MOST_WEIGHED = 8
 """Words of a long query that a text may be expected to have: the rarest."""
 
@@ -321,6 +330,15 @@ class Asked:
     """An FTS5 expression."""
     broad: bool
     """It may match more than `MOST_MATCHES` texts."""
+    common: str | None = None
+    """One of the words that too many messages have to be told by. Such a message is found where
+    what stands beside it has the others."""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The parameters of `MATCHING`."""
+        found = {"match": self.match}
+        return found if self.common is None else {**found, "common": self.common}
 
 
 def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
@@ -332,12 +350,14 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     in place of 0.786 with one. A word that stands in thousands of texts tells them hardly apart,
     and scoring them all is what a search costs. So words are taken from the rarest on, as long as
     all that they match stays under `MOST_MATCHES`; the rarest counts whatever it matches. Beside
-    a word that stands nowhere those count that it may have meant (`spelling`).
+    a word that stands nowhere those count that it may have meant (`spelling`). Of those that count,
+    words that a third of all messages have (`COMMON`) are apart, where there are rarer ones: half
+    of the time of a search was spent on what they match, for no hit more.
     """
     terms = telling_terms(query)
     if not terms:
         return None
-    found = _frequencies(tx, kind, terms)
+    found, texts = _counted(tx, kind, terms)
     room = MOST_MATCHES
     kept: list[str] = []
     for term, frequency in sorted(found.items(), key=lambda one: one[1]):
@@ -351,8 +371,28 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
             room -= frequency
             terms.append(term)
             kept.append(term)
+    common = _common(found, kept, texts) if kind == "message" else set()
     # In the order in which they were asked for, so that the same words are the same query.
-    return Asked(" OR ".join(term for term in terms if term in kept), room < 0)
+    asked = [term for term in terms if term in kept]
+    others = " OR ".join(term for term in asked if term in common)
+    return Asked(
+        " OR ".join(term for term in asked if term not in common),
+        room < 0,
+        f"{_OWN} : ({others})" if others else None,
+    )
+
+
+def _common(found: Mapping[str, int], kept: Sequence[str], texts: int) -> set[str]:
+    """Those of the words that count which too many of the messages have, where some have a rarer
+    one.
+
+    Args:
+        found: in how many each stands.
+    """
+    most = max(LEAST_COMMON, COMMON * texts)
+    if not any(0 < found.get(term, 0) <= most for term in kept):
+        return set()
+    return {term for term in kept if found.get(term, 0) > most}
 
 
 def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
@@ -466,11 +506,17 @@ def read_texts(
 def own_texts(tx: Transaction, kind: Kind, ids: Sequence[str], most: int) -> dict[str, str]:
     """The first so many characters of what these texts are found by; nothing for one that is not
     searchable."""
-    words, _ = _TABLES[kind]
+    rows = tx.all(_OWN_TEXTS[kind], {"ids": json.dumps(list(ids)), "most": most})
+    return {row[0]: row[1] for row in rows}
+
+
+def _own_texts(words: TableClause) -> Select[Any]:
     text = func.substr(words.c.text, 1, bindparam("most"))
     listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
-    query = select(words.c.id, text).where(words.c.id.in_(listed))
-    return {row[0]: row[1] for row in tx.all(query, {"ids": json.dumps(list(ids)), "most": most})}
+    return select(words.c.id, text).where(words.c.id.in_(listed))
+
+
+_OWN_TEXTS = {kind: _own_texts(words) for kind, (words, _) in _TABLES.items()}
 
 
 def words_of(text: str) -> list[str]:
@@ -485,12 +531,14 @@ def _matching(kind: Kind, most: int | None = None) -> Subquery:
     """What matches, with the columns `id`, `score`, `own` and `day`; only the best `most` unless
     None."""
     words, index = _TABLES[kind]
-    asked = index.c[index.name].op("MATCH")(bindparam("match", type_=String()))
+    asked = _matches(index, bindparam("match", type_=String()))
     scores = {name: _bm25(index, weights) for name, weights in _WEIGHTS[kind].items()}
     columns = [index.c.rowid, *(score.label(name) for name, score in scores.items())]
     found = select(*columns).where(asked)
     if kind == "message":
-        found = found.where(scores["own"] > 0)
+        common = _matches(index, bindparam("common", _NOTHING, String()))
+        has_common = index.c.rowid.in_(select(index.c.rowid).where(common))
+        found = found.where(or_(scores["own"] > 0, has_common))
     if most is not None:
         found = found.order_by(scores["score"].desc()).limit(most)
     hits = found.subquery("hits")
@@ -499,6 +547,14 @@ def _matching(kind: Kind, most: int | None = None) -> Subquery:
     number: UnaryExpression[int] = UnaryExpression(hits.c.rowid, operator=custom_op("+"))
     joined = hits.join(words, words.c.number == number)
     return select(words.c.id, *(hits.c[name] for name in scores)).select_from(joined).subquery()
+
+
+def _matches(index: TableClause, asked: BindParameter[str]) -> ColumnElement[bool]:
+    return index.c[index.name].op("MATCH", is_comparison=True)(asked)
+
+
+_NOTHING = '""'
+"""An FTS5 expression that nothing matches."""
 
 
 _WEIGHTS: dict[Kind, dict[str, tuple[float, ...]]] = {
@@ -515,7 +571,7 @@ def _bm25(index: TableClause, weights: Sequence[float]) -> ColumnElement[float]:
 
 MATCHING: dict[Kind, Subquery] = {kind: _matching(kind) for kind in _TABLES}
 """What matches the FTS5 expression in the parameter `match`: a message by its own words, whatever
-stands beside it or is its date.
+stands beside it or is its date, or by these where its own words match the expression in `common`.
 
 Its column `id` says which, `score` how well, `own` how well by its own words alone, `day` how well
 by its date. Scores are higher for better: SQLite's bm25 (k1 = 1.2, b = 0.75; Robertson and
@@ -664,23 +720,32 @@ _PUT_MESSAGE = _put_message()
 _PUT_PASSAGE = _put_passage()
 
 
-def _frequency(index: TableClause) -> Select[Any]:
+def _frequency(words: TableClause, index: TableClause) -> Select[Any]:
     term = func.json_each(bindparam("terms")).table_valued("value")
     # Counted only up to where it no longer matters.
     found = select(literal(1)).where(index.c[index.name].op("MATCH")(term.c.value))
     some = found.limit(bindparam("most")).correlate(term).subquery()
     counted = select(func.count()).select_from(some).correlate(term).scalar_subquery()
-    return select(term.c.value, counted)
+    # The last number given: no less than there are texts, and known without counting them.
+    texts = select(func.max(words.c.number)).scalar_subquery()
+    return select(term.c.value, counted, texts)
 
 
-_FREQUENCY = {kind: _frequency(index) for kind, (_, index) in _TABLES.items()}
+_FREQUENCY = {kind: _frequency(*both) for kind, both in _TABLES.items()}
+
+
+def _counted(tx: Transaction, kind: Kind, terms: Sequence[str]) -> tuple[dict[str, int], int]:
+    """In how many texts each term stands, up to one more than `MOST_MATCHES`, and how many texts
+    there are at most."""
+    asked = {f"{_OWN} : {term}": term for term in terms}
+    values = {"terms": json.dumps(list(asked)), "most": MOST_MATCHES + 1}
+    rows = tx.all(_FREQUENCY[kind], values)
+    return {asked[row[0]]: row[1] for row in rows}, rows[0][2] or 0 if rows else 0
 
 
 def _frequencies(tx: Transaction, kind: Kind, terms: Sequence[str]) -> dict[str, int]:
-    """In how many texts each term stands, up to one more than `MOST_MATCHES`."""
-    asked = {f"{_OWN} : {term}": term for term in terms}
-    values = {"terms": json.dumps(list(asked)), "most": MOST_MATCHES + 1}
-    return {asked[row[0]]: row[1] for row in tx.all(_FREQUENCY[kind], values)}
+    """The first of `_counted`."""
+    return _counted(tx, kind, terms)[0]
 
 
 def _take(tx: Transaction, kind: Kind, ids: Iterable[str]) -> None:

@@ -70,8 +70,10 @@ def _conditions() -> dict[str, ColumnElement[bool]]:
     instant = column.created_at.type
     elsewhere = column.turn_id.is_distinct_from(bindparam("not_turn"))
     another = column.conversation_id != bindparam("not_in_view")
+    # Not `in_`: a list is written into the statement anew each time that it runs.
+    found = [column.kind == kind for kind in _FOUND]
     return {
-        "agent_id": and_(column.agent_id == bindparam("agent_id"), column.kind.in_(_FOUND)),
+        "agent_id": and_(column.agent_id == bindparam("agent_id"), or_(*found)),
         "roles": column.role.in_(select(listed("roles").c.value)),
         "author": column.author == bindparam("author"),
         "conversation_id": column.conversation_id == bindparam("conversation_id"),
