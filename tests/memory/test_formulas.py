@@ -155,7 +155,7 @@ async def test_a_search_ranks_by_the_preset_it_names(ada: AsyncAgent, clock: Fak
     clock.advance(3_600 * 500)
     await ada.archive.insert("the harbour sells tea to Lin on every long rainy day", importance=2)
     by_default = (await ada.archive.search("tea Lin")).hits
-    assert set(by_default[0].parts) <= {"keywords", "newer"}
+    assert set(by_default[0].parts) <= {"keywords", "named", "newer"}
     paper = (await ada.archive.search("tea Lin", ranking="generative_agents")).hits
     assert set(paper[0].parts) == {"relevance", "recency", "importance"}
     assert paper[0].score == pytest.approx(sum(paper[0].parts.values()))

@@ -272,6 +272,26 @@ def test_passages_of_both_sides_are_one_list_that_says_how_each_was_found(store:
     store.read_now(work)
 
 
+def test_of_records_those_that_have_the_names_in_the_query_count_more(store: Database) -> None:
+    def work(tx: Transaction) -> None:
+        given = PassageFilter("agent-1", NOON)
+        found = {}
+        for weight in (0, 3):
+            ranking = Ranking(named=weight, newer_first=False)
+            found[weight], _ = find_passages(
+                tx, "tea grown Lin", given, offset=0, limit=3, ranking=ranking
+            )
+        assert [hit.text for hit in found[0]] == [TEXTS[4], TEXTS[0], TEXTS[3]]
+        assert [hit.text for hit in found[3]] == [TEXTS[0], TEXTS[3], TEXTS[4]]
+        first, _, last = found[3]
+        assert first.parts["named"] == pytest.approx(3 / 4)
+        assert sum(first.parts.values()) == pytest.approx(first.score)
+        assert "named" not in last.parts
+        assert all("named" not in hit.parts for hit in found[0])
+
+    store.read_now(work)
+
+
 def test_what_only_words_found_says_keywords(store: Database) -> None:
     def work(tx: Transaction) -> None:
         hits, _ = find_passages(

@@ -56,8 +56,9 @@ class Passage:
     """What it is for, in your own words."""
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What the score is the sum of: `keywords`, `meaning`, and `newer` where it comes before the
-    best hit because it is about the same and newer; with another `ranking` the parts of that."""
+    """What the score is the sum of: `keywords`, `meaning`, `named` (it has the names in the query),
+    and `newer` where it comes before the best hit because it is about the same and newer; with
+    another `ranking` the parts of that."""
     via: str | None = None
     """What found it: `keywords` where words alone did, else the index that named it, `exact` or
     `chroma`; None where nothing was ranked."""

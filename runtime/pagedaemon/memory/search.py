@@ -23,6 +23,7 @@ from pagedaemon.memory import days, succession
 from pagedaemon.memory.standing import TAIL, Place, standings
 from pagedaemon.memory.succession import Dated, successor
 from pagedaemon.store import agents as agent_rows
+from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
 from pagedaemon.store.candidates import ByWords, Searched
@@ -45,20 +46,23 @@ class Ranking:
     meaning: float = 0.5
     """Weight of the cosine between the query's vector and the nearest piece of the text. What words
     and meaning give together, scaled so that their weights add up to 1, is what a text answers by
-    itself. All that follows is of messages alone, and counts beside that 1."""
+    itself. What follows counts beside that 1, all but the first of messages alone."""
+    named: float = 0.3
+    """Of records, whose speaker is not known: that a text has the names in the query. On the open
+    LoCoMo conversations, kept as records, recall@10 by words alone is 0.635 in place of 0.613."""
     own: float = 0.6
     """The keyword score of a message by its own words, without its date and those beside it."""
-    day: float = 1.3
+    day: float = 1.35
     """The keyword score of its date."""
-    speaker: float = 1.35
+    speaker: float = 1.4
     """That the query names who spoke."""
-    episode: float = 1.45
+    episode: float = 1.65
     """What the others answer that were said at that time: the mean of the best three."""
-    beside: float = 0.4
+    beside: float = 0.45
     """What the better of the two beside it answers."""
-    answer: float = 0.55
+    answer: float = 0.6
     """What the one before it answers, where that is a question."""
-    length: float = 1.25
+    length: float = 1.3
     """That it is long: nothing at 0 characters, three quarters at 100, all from 200 on."""
     statement: float = 0.2
     """That it is no question itself."""
@@ -85,9 +89,8 @@ class Scored(NamedTuple):
     """From 0 to 1, higher for better; comparable within one search only."""
     parts: Mapping[str, float]
     """What the score is the sum of, by the names of the weights in `Ranking`: `keywords` and
-    `meaning`, each only where it was found so; of messages the others, each only where it is not
-    0; and `newer` where it comes before what was the best because it is about the same and
-    newer."""
+    `meaning`, each only where it was found so; the others, each only where it is not 0; and `newer`
+    where it comes before what was the best because it is about the same and newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +334,10 @@ def find_passages(
     nearest = near if near is not None else _NOTHING
 
     def placed(scored: list[Scored], _: Mapping[str, ByWords]) -> list[Scored]:
-        dates = passage_rows.dates(tx, [one.id for one in scored[: succession.DEPTH]])
+        ranked = _by_names(tx, words, scored, ranking)
+        dates = passage_rows.dates(tx, [one.id for one in ranked[: succession.DEPTH]])
         dated = {one: Dated(at) for one, at in dates.items()}
-        return _newer_first(tx, "passage", words, scored, dated, nearest, ranking)
+        return _newer_first(tx, "passage", words, ranked, dated, nearest, ranking)
 
     least = _Floors(floor, floor_beside_words)
     shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed)
@@ -342,6 +346,25 @@ def find_passages(
         replace(rows[one.id], score=one.score, parts=one.parts, via=_via(one, nearest))
         for one in shown
     ], total
+
+
+def _by_names(tx: Transaction, words: str, scored: list[Scored], ranking: Ranking) -> list[Scored]:
+    """Ranks the best `succession.DEPTH` records by the names in the query too, best first; what
+    follows them stays behind them."""
+    names = succession.names_of(words)
+    if not names or not ranking.named:
+        return scored
+    first = scored[: succession.DEPTH]
+    texts = fulltext.own_texts(tx, "passage", [one.id for one in first], succession.READ)
+    whole = 1 + ranking.named
+    ranked = []
+    for one in scored:
+        named = ranking.named * succession.names_in(names, texts[one.id]) if one.id in texts else 0
+        parts = {name: part / whole for name, part in one.parts.items()}
+        if named:
+            parts["named"] = named / whole
+        ranked.append(Scored(one.id, (one.score + named) / whole, parts))
+    return sorted(ranked, key=lambda one: -one.score)
 
 
 def _newer_first(
