@@ -122,3 +122,15 @@ async def test_pages_follow_one_order(lin: AsyncAgent) -> None:
         for hit in (await lin.recall.search("home of Lin", page=page, page_size=1)).hits
     ]
     assert paged == [hit.id for hit in whole.hits]
+
+
+@pytest.mark.parametrize(
+    "query", ["Order 1020", '"Order 1020"', "When was order 1020 paid?", "order 1020 paid"]
+)
+async def test_a_number_that_is_asked_for_comes_first_among_its_like(
+    lin: AsyncAgent, query: str
+) -> None:
+    await lin.archive.insert_many([f"Order {1000 + n} was paid by c{n:03d}." for n in range(60)])
+    await say(lin, *(("Lin", f"Order {1000 + n} was paid by c{n:03d}.") for n in range(60)))
+    for search in (lin.archive.search, lin.recall.search):
+        assert "Order 1020 " in (await search(query)).hits[0].text

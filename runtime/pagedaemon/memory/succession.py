@@ -11,10 +11,11 @@ old.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pagedaemon.memory import naming
 from pagedaemon.store import fulltext, vectors
 from pagedaemon.store.function_words import says_little
 from pagedaemon.store.transaction import Transaction
@@ -25,9 +26,6 @@ DEPTH = 30
 
 READ = 600
 """Characters of a text whose words are compared."""
-
-STEM = 5
-"""Letters by which words are the same: inflection is at their end in most languages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +101,15 @@ def successor(
     }
     if not newer:
         return None
-    said = {
-        one: _Words.of(text, here.speaker)
-        for one, text in fulltext.own_texts(tx, kind, [best, *newer], READ).items()
+    texts = fulltext.own_texts(tx, kind, [best, *newer], READ)
+    newer = {
+        one: score
+        for one, score in newer.items()
+        if not naming.lost(words, texts[best], texts[one], speaker=here.speaker)
     }
+    if not newer:
+        return None
+    said = {one: _Words.of(texts[one], here.speaker) for one in [best, *newer]}
     near = {} if model is None else _cosines(tx, model, best, list(newer))
     weights = WITH_VECTORS if near else WITH_WORDS
     names = names_of(words) & said[best].different
@@ -145,26 +148,24 @@ class _Words:
         # Who speaks is part of what is searched, and would make all that he says alike.
         his = {word.casefold() for word in fulltext.words_of(speaker or "")}
         found = [word for word in fulltext.words_of(text) if word.casefold() not in his]
-        return cls(_stems(word for word in found if not says_little(word)), max(1, len(found)))
+        return cls(
+            naming.stems(word for word in found if not says_little(word)), max(1, len(found))
+        )
 
     def shared(self, other: _Words) -> float:
         both = len(self.different) + len(other.different)
         return 2 * len(self.different & other.different) / both if both else 0.0
 
 
-def _stems(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(word.casefold()[:STEM] for word in words)
-
-
 def names_of(query: str) -> frozenset[str]:
     """Stems of the words with a capital, which most scripts give to names."""
     words = fulltext.words_of(query)
-    return _stems(word for word in words if word[:1].isupper() and not says_little(word))
+    return naming.stems(word for word in words if word[:1].isupper() and not says_little(word))
 
 
 def names_in(names: frozenset[str], text: str) -> float:
     """The share of these names that a text has; 0 of none."""
-    return len(names & _stems(fulltext.words_of(text))) / len(names) if names else 0.0
+    return len(names & naming.stems(fulltext.words_of(text))) / len(names) if names else 0.0
 
 
 def _scaled(cosines: Mapping[str, float]) -> dict[str, float]:

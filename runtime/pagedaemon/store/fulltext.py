@@ -519,6 +519,11 @@ def _own_texts(words: TableClause) -> Select[Any]:
 _OWN_TEXTS = {kind: _own_texts(words) for kind, (words, _) in _TABLES.items()}
 
 
+def has_unspaced(text: str) -> bool:
+    """Whether something in it is of a script that is written without spaces."""
+    return _UNSPACED.search(text) is not None
+
+
 def words_of(text: str) -> list[str]:
     """The words of a text as it is written, pairs of characters where it has no spaces."""
     return _WORD.findall(_indexed(text))
