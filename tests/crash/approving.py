@@ -7,6 +7,7 @@ Run again after a crash it does what is left of that.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tests.crash.look import ACCEPTED, HEARD, Look
@@ -15,6 +16,7 @@ from tests.crash.workload import Workload
 
 from pagedaemon import AsyncRuntime, tool
 from pagedaemon.config import LEASE_SECONDS
+from pagedaemon.errors import AlreadyAnswered
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.testing import FakeClock, ScriptedModel, call, say, view
 from pagedaemon.tools.tool import Tool
@@ -84,7 +86,9 @@ class Approving(Workload):
         self.tell(ACCEPTED)
         await sent.wait()
         for one in await runtime.approvals.list():
-            await one.approve()
+            # A process that was taken for dead may have been faster.
+            with suppress(AlreadyAnswered):
+                await one.approve()
         main = await ada.conversations.get()
         for turn in await main.turns(status="open"):
             await turn.wait()

@@ -22,7 +22,7 @@ from tests.crash import stalls
 from tests.crash.approving import Approving
 from tests.crash.bugs import BUGS
 from tests.crash.charging import Charging
-from tests.crash.forking import Ended, folder, forked, keep_warm
+from tests.crash.forking import Child, Ended, folder, forked, keep_warm, started
 from tests.crash.look import ACCEPTED
 from tests.crash.paging import Paging
 from tests.crash.points import AT, KINDS, FaultPoints, Place, Tell
@@ -136,25 +136,20 @@ class Sweep:
         """A process that takes the store up, and dies there."""
         return self.at_place(place, lambda process: process.recover(), store)[1]
 
-    def findings(
+    def looking(
         self,
         store: Path,
         said: Sequence[Sequence[str]],
         *,
         ends: Sequence[str] = (),
         at_once: bool = False,
-        keep: bool = False,
-    ) -> Outcome:
-        """What the process finds that comes after those which were killed.
+    ) -> Child:
+        """The process that comes after those which were killed, and looks; `found_by` says what it
+        found.
 
         Args:
             said: what each of those told.
             ends, at_once: as in `Workload.look`.
-            keep: the store is not removed.
-
-        Returns:
-            `problems`, and in `again` how many places of each kind there are while it takes up what
-            was left, of one that does nothing before; the rest are facts.
         """
 
         async def work(tell: Tell) -> None:
@@ -164,12 +159,29 @@ class Sweep:
             again = {kind: len(labels) for kind, labels in points.seen.items() if not at_once}
             tell(json.dumps({"problems": look.problems, "again": again, **look.facts}))
 
-        ended = forked(work)
-        if not keep:
-            self.remove(store)
-        if ended.code != 0:
-            return {"problems": [f"not opened: {ended}"], "again": {}}
-        found: Outcome = json.loads(ended.said[-1])
+        return started(work)
+
+    def findings(self, store: Path, said: Sequence[Sequence[str]], **how: Any) -> Outcome:
+        """What `looking` finds. The store is removed.
+
+        Args:
+            how: as in `looking`.
+        """
+        found = self.found_by(self.looking(store, said, **how).end())
+        self.remove(store)
+        return found
+
+    @staticmethod
+    def found_by(looked: Ended) -> Outcome:
+        """What a process found that came after others.
+
+        Returns:
+            `problems`, and in `again` how many places of each kind there are while it takes up
+            what was left, of one that does nothing before; the rest are facts.
+        """
+        if looked.code != 0:
+            return {"problems": [f"not opened: {looked}"], "again": {}}
+        found: Outcome = json.loads(looked.said[-1])
         return found
 
 

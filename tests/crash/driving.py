@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -67,6 +68,37 @@ def sweeps(kills: int, seed: int, processes: int = 2, patience: float = 900.0) -
     each = -(-kills // len(WORKLOADS))
     job = {"do": "sweep", "kills": each, "pairs": PAIRS, "seed": seed, "patience": patience}
     return drive_all([{**job, "workload": name} for name in WORKLOADS], processes)
+
+
+def stalls(seed: int, processes: int = 2, patience: float = 900.0, *, all: bool) -> list[Report]:
+    """Every workload, stopped past its lease at each of its points.
+
+    Args:
+        seed: decides at which of the places of a point.
+        patience: seconds that one workload may take.
+        all: at each of its places.
+    """
+    job = {"do": "stall", "all": all, "seed": seed, "patience": patience}
+    return drive_all([{**job, "workload": name} for name in WORKLOADS], processes)
+
+
+def unstalled(report: Report) -> list[str]:
+    """The points of a run at which no process stood still."""
+    return [point for point, number in report["stalls"].items() if not number]
+
+
+def summary_of_stalls(reports: Sequence[Report]) -> str:
+    """What was done, in a line for each workload."""
+    stood = sum(sum(report["stalls"].values()) for report in reports)
+    lines = [f"{stood} processes stood still past their lease"]
+    for report in reports:
+        ends = Counter(one["end"] for one in report["outcomes"])
+        least, most = min(report["stalls"].values()), max(report["stalls"].values())
+        told = ", ".join(f"{end} {number}" for end, number in sorted(ends.items()))
+        lines.append(
+            f"{report['workload']}: {len(report['stalls'])} points, {least} to {most} each; {told}"
+        )
+    return "\n".join(lines)
 
 
 def killed(report: Report) -> int:

@@ -53,12 +53,20 @@ class Child:
         self._pipe = pipe
         self._status: int | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has. Waits for nothing."""
+        return not self.stands_still() and self._status is not None
+
     def stands_still(self) -> bool:
-        """Waits until it was stopped by SIGSTOP, or has ended. Returns whether it was stopped."""
-        _, status = os.waitpid(self._pid, os.WUNTRACED)
-        if os.WIFSTOPPED(status):
+        """Whether it was stopped by SIGSTOP since this was asked last. Waits for nothing."""
+        if self._status is not None:
+            return False
+        found, status = os.waitpid(self._pid, os.WUNTRACED | os.WNOHANG)
+        if found and os.WIFSTOPPED(status):
             return True
-        self._status = status
+        if found:
+            self._status = status
         return False
 
     def go_on(self) -> None:
@@ -69,6 +77,7 @@ class Child:
         """Ends it, if it has not ended."""
         if self._status is None:
             os.kill(self._pid, signal.SIGKILL)
+            _, self._status = os.waitpid(self._pid, 0)
 
     def end(self) -> Ended:
         """Waits for its end.

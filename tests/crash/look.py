@@ -96,12 +96,14 @@ class Look:
         if self._connection is not None:
             self._connection.close()
 
-    async def answered(self, runtime: AsyncRuntime, agents: Sequence[str]) -> None:
-        """Asks each agent whether it still answers."""
+    async def answered(
+        self, runtime: AsyncRuntime, agents: Sequence[str], soon: float = SOON
+    ) -> None:
+        """Asks each agent whether it still answers, within so many seconds."""
         for name in agents:
             agent = await runtime.agents.get(name)
             try:
-                turn = await _within(SOON, agent.send(LATER))
+                turn = await _within(soon, agent.send(LATER))
             except (PagedaemonError, AssertionError, TimeoutError) as error:
                 self.require(False, "not answered", repr(error))
                 continue

@@ -1,27 +1,36 @@
-"""Stops a process by SIGSTOP past its lease at one place after another, lets a second one bring its
-turn to an end, and lets the first go on: it must write nothing more.
+"""Stops a process by SIGSTOP past its lease at one place after another, lets a second one bring
+what it was at to an end, and lets the first go on: it must write nothing more.
 
 Where the first stands still within a transaction nobody else can write, and no lease helps. There
-the second one waits, the first goes on while it does, and what both make of it must be whole.
+the second one waits, the first goes on while it does, and what both make of it must be whole. It
+must be, too, where the first has no turn in hand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
 import sqlite3
 import threading
 import time
-from contextlib import closing
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from tests.crash.approving import Approving
 from tests.crash.bugs import BUGS
 from tests.crash.charging import AGENT, Charging
-from tests.crash.forking import Child, started
+from tests.crash.forking import PATIENCE, Child, started
 from tests.crash.look import Look
+from tests.crash.paging import Paging
 from tests.crash.points import AT, IN, FaultPoints, Place, Tell
+from tests.crash.waking import Waking
+from tests.crash.workload import Workload
 
 from pagedaemon import AsyncRuntime
 from pagedaemon.errors import LeaseLost
@@ -35,19 +44,39 @@ LEASE = 0.5
 WAITING = 0.3
 """Seconds that a second process is given to come to a lock that is held."""
 
-MANY = ("before a statement", "after a statement")
-"""Kinds of places that lie close together, most of them within a transaction."""
+TOGETHER = 8
+"""Places that are tried at the same time: most of it is waiting for a lease to run out."""
+
+GLANCE = 0.005
+"""Seconds between two looks at what is waited for."""
+
+TRIES = 5
+"""How often a point is tried that no process stood still at, as two threads may meet in another
+order."""
 
 HANDED_OVER = ("after a task gave way: _run", "before a task runs on: Toolbox._attempt")
 """Where a call is on its way from the last look at the lease to its function: it may be run after
 the lease was lost, as one whose outcome is unknown, but not twice."""
 
+Steps: TypeAlias = "Generator[Callable[[], bool], None, Outcome]"
+"""A try that is made beside others: it gives what it waits for."""
 
-class Stalling(Charging):
-    """The turn, in a process that stands still at its place."""
+
+class Stalling(Workload):
+    """A workload's process, which stands still at its place.
+
+    Attributes:
+        usual: the workload.
+        listens: whether it is told of its turn's end, and so of the loss of its lease.
+        lingers: whether it waits at its end for what it may still do.
+    """
+
+    listens: ClassVar[bool] = True
+    usual: ClassVar[type[Workload]]
 
     def __init__(self, store: Path, points: FaultPoints, tell: Tell) -> None:
         super().__init__(store, points, tell)
+        self.lingers = True
         self._begun_before = 0
         points.act = self._stand_still
 
@@ -61,74 +90,201 @@ class Stalling(Charging):
 
     def open(self, *, lease_seconds: float = LEASE) -> AsyncRuntime:
         """With a short lease."""
-        return super().open(lease_seconds=lease_seconds)
+        return self.usual.open(self, lease_seconds=lease_seconds)
 
     async def act(self, runtime: AsyncRuntime) -> None:
-        """The turn, until its end or the loss of its lease."""
+        """What it does, until its end or the loss of its lease."""
         try:
-            await super().act(runtime)
+            await self.usual.act(self, runtime)
         except LeaseLost as error:
             self.tell(f"lost: {error.accepted}")
         else:
             self.tell("ended")
-        # Whatever else it meant to do, it has time for.
-        await asyncio.sleep(LEASE / 2)
+        if self.lingers:
+            # Whatever else it meant to do, it has time for.
+            await asyncio.sleep(LEASE / 2)
         self.tell(f"began {self._begun() - self._begun_before} tools")
 
 
+class StallingCharge(Stalling, Charging):
+    """The turn of three steps."""
+
+    usual = Charging
+
+
+class StallingPageOut(Stalling, Paging):
+    """The turn that pages out."""
+
+    usual = Paging
+
+
+class StallingApproval(Stalling, Approving):
+    """The call that is approved."""
+
+    usual = Approving
+    listens = False
+
+
+class StallingWake(Stalling, Waking):
+    """The timer and the letter."""
+
+    usual = Waking
+    listens = False
+
+
+STALLING: dict[str, type[Stalling]] = {
+    one.name: one for one in (StallingCharge, StallingPageOut, StallingApproval, StallingWake)
+}
+
+
 def every_stall(sweep: Sweep, job: Outcome) -> Outcome:
-    """One process for each place of the turn, which stands still there. The job says:
+    """Processes that stand still, one at each point of the workload or at each of its places. The
+    job says:
 
-    - `every`: of statements only each so manieth; of all else all.
-    - `part`: which of how many drivers this is, that share the places among them.
-    - `bug`, `until_found`: seeded, and looked for no further than to the first broken promise.
+    - `all`: at each place; otherwise at one of each point.
+    - `seed`: decides which one.
+    - `bug`: seeded, and looked for no further than to where it breaks what it must. None: no bug.
+
+    Returns:
+        the `outcomes`, and of each point how many `stalls` there were.
     """
-    places = sweep.places()
+    places, bug = _places(sweep), job.get("bug")
+    of: dict[str, list[Place]] = {}
+    for kind, labels in places.items():
+        for number, label in enumerate(labels):
+            of.setdefault(f"{kind}: {label}", []).append((kind, number))
+    drawn = random.Random(job["seed"])
     chosen = [
-        (kind, number)
-        for kind in places
-        for number in range(len(places[kind]))
-        if kind not in MANY or number % job["every"] == 0
+        place for some in of.values() for place in (some if job["all"] else [drawn.choice(some)])
     ]
-    part, parts = job.get("part", (0, 1))
-    outcomes = []
-    for kind, number in chosen[part::parts]:
-        # A lease that is renewed meanwhile moves the numbers: the process says where it stood.
-        planned = f"{kind}: {places[kind][number]}"
-        outcome = {"place": planned, **_stall(sweep, (kind, number), job.get("bug"))}
-        outcomes.append(outcome)
-        if job.get("until_found") and outcome["problems"]:
-            break
-    return {"outcomes": outcomes}
+    outcomes: list[Outcome] = []
+    with closing(side_by_side(_stall(sweep, place, bug) for place in chosen)) as tried:
+        for outcome in tried:
+            outcomes.append(outcome)
+            promises = () if bug is None else BUGS[bug].promises
+            if any(problem.startswith(promises) for problem in outcome["problems"]):
+                return {"outcomes": outcomes}
+    # A lease that is renewed meanwhile moves the numbers.
+    points = set(of) & {
+        f"{kind}: {label}" for kind, some in _places(sweep).items() for label in some
+    }
+    for _ in range(TRIES):
+        left = sorted(points - {outcome["place"] for outcome in outcomes})
+        again: list[Place] = [(kind, label) for kind, _, label in (p.partition(": ") for p in left)]
+        outcomes += side_by_side(_stall(sweep, place, bug) for place in again)
+    stood = Counter(outcome["place"] for outcome in outcomes)
+    return {
+        "workload": sweep.workload.name,
+        "outcomes": outcomes,
+        "stalls": {point: stood[point] for point in sorted(points)},
+    }
 
 
-def _stall(sweep: Sweep, place: Place, bug: str | None) -> Outcome:
+def _places(sweep: Sweep) -> dict[str, list[str]]:
+    async def stalling(process: Workload) -> None:
+        counted = STALLING[process.name](process.store, process.points, process.tell)
+        counted.lingers = False
+        await counted.run()
+
+    return sweep.places(stalling)
+
+
+def side_by_side(
+    tries: Iterable[Steps], together: int = TOGETHER
+) -> Generator[Outcome, None, None]:
+    """Makes so many tries at a time, and gives what came of each."""
+    waiting = iter(tries)
+    running: deque[tuple[Steps, Callable[[], bool]]] = deque()
+    try:
+        while True:
+            more = islice(waiting, together - len(running))
+            running.extend((steps, lambda: True) for steps in more)
+            if not running:
+                return
+            for _ in range(len(running)):
+                steps, is_there = running.popleft()
+                if not is_there():
+                    running.append((steps, is_there))
+                    continue
+                try:
+                    running.append((steps, next(steps)))
+                except StopIteration as ended:
+                    yield ended.value
+            time.sleep(GLANCE)
+    finally:
+        for steps, _ in running:
+            steps.close()
+
+
+@contextmanager
+def _ending(child: Child) -> Iterator[Child]:
+    """It outlives nobody who waits for it no longer."""
+    try:
+        yield child
+    finally:
+        child.kill()
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    until = time.monotonic() + seconds
+    return lambda: time.monotonic() >= until
+
+
+def _end_of(child: Child) -> Callable[[], bool]:
+    """Its end, or so much time that it will not come."""
+    late = _after(PATIENCE)
+    return lambda: child.has_ended or late()
+
+
+def _stall(sweep: Sweep, place: Place, bug: str | None) -> Steps:
     store = sweep.copy()
+    workload = STALLING[sweep.workload.name]
 
     async def stalling(tell: Tell) -> None:
         if bug is not None:
             BUGS[bug].seed()
         points = FaultPoints(place, tell)
         points.watch()
-        await Stalling(store, points, tell).run()
+        await workload(store, points, tell).run()
 
-    first = started(stalling)
-    if not first.stands_still():
-        first.end()
-        return {"end": "never came there", "problems": []}
+    with _ending(started(stalling)) as first:
+        found = yield from _stopped(sweep, store, first)
+    sweep.remove(store)
+    return found
+
+
+def _stopped(sweep: Sweep, store: Path, first: Child) -> Steps:
+    """What comes of a process that is to stand still."""
+    stood = False
+
+    def stands_or_ended() -> bool:
+        nonlocal stood
+        stood = stood or first.stands_still()
+        return stood or first.has_ended
+
+    yield stands_or_ended
+    if not stood:
+        ended = first.end()
+        problems = [f"not ended: {ended}"] if ended.code else []
+        return {"place": None, "end": "never came there", "problems": problems}
     hand = _hand(store)
-    if hand == "open":
-        first.kill()
-        first.end()
-        return {"end": "no turn in hand", "problems": []}
-    time.sleep(LEASE * 1.2)
-    found = _contended(sweep, store, first) if hand == "locked" else _fenced(sweep, store, first)
-    stood = next(line for line in found["said"] if line.startswith(AT)).removeprefix(AT)
-    late = "began 0 tools" not in found["said"] and stood.split(IN)[0] not in HANDED_OVER
+    if hand == "locked":
+        found = yield from _contended(sweep, store, first)
+    else:
+        yield _after(LEASE * 1.2)
+        found = yield from _fenced(sweep, store, first, running=hand == "running")
+    at = next(line for line in found["said"] if line.startswith(AT)).removeprefix(AT)
+    late = "began 0 tools" not in found["said"] and at.split(IN)[0] not in HANDED_OVER
     if hand == "running" and late:
         found["problems"].append(f"begun late: {found['said']}")
-    sweep.remove(store)
-    return {"place": stood, **found}
+    return {"place": at, **found}
+
+
+def _looked(sweep: Sweep, store: Path, said: Sequence[Sequence[str]]) -> Steps:
+    """What the process finds that comes next."""
+    with _ending(sweep.looking(store, said)) as next_one:
+        yield _end_of(next_one)
+        return sweep.found_by(next_one.end())
 
 
 def _hand(store: Path) -> str:
@@ -144,22 +300,33 @@ def _hand(store: Path) -> str:
     return "running" if running else "open"
 
 
-def _fenced(sweep: Sweep, store: Path, first: Child) -> Outcome:
-    """Another process brings the turn to its end while the first stands still."""
-    found = sweep.findings(store, [], keep=True)
+def _fenced(sweep: Sweep, store: Path, first: Child, *, running: bool) -> Steps:
+    """Another process brings everything to an end while the first stands still.
+
+    Args:
+        running: the first has a turn in hand. Otherwise it has nothing to lose, and what it has not
+            sent yet it sends when it goes on.
+    """
+    found = yield from _looked(sweep, store, [])
     before = _everything(store)
     first.go_on()
-    said = first.end().said
-    problems = list(found["problems"])
-    if _everything(store) != before:
+    yield _end_of(first)
+    ended = first.end()
+    said, problems = ended.said, list(found["problems"])
+    if ended.code:
+        problems.append(f"not ended: {ended}")
+    if running and _everything(store) != before:
         problems.append("written late: by a process that had lost its lease")
-    if not any(line.startswith("lost: turn-") for line in said):
+    if not running:
+        problems += (yield from _looked(sweep, store, [said]))["problems"]
+    told = any(line.startswith("lost: turn-") for line in said)
+    if running and STALLING[sweep.workload.name].listens and not told:
         problems.append(f"not told: {said}")
-    effects = Charging(store).effects()
-    if len(effects) > 1:
+    effects = sweep.workload(store).effects()
+    if len(effects) > len(set(effects)):
         problems.append(f"ran twice: {effects}")
     return {
-        "end": "fenced",
+        "end": "fenced" if running else "no turn in hand",
         "said": said,
         "effects": len(effects),
         "status": found.get("status"),
@@ -167,23 +334,26 @@ def _fenced(sweep: Sweep, store: Path, first: Child) -> Outcome:
     }
 
 
-def _contended(sweep: Sweep, store: Path, first: Child) -> Outcome:
+def _contended(sweep: Sweep, store: Path, first: Child) -> Steps:
     """Another process comes while the first holds the file's lock, and waits until it goes on."""
 
     async def coming(tell: Tell) -> None:
-        second = Charging(store, FaultPoints(), tell)
+        process = sweep.workload(store, FaultPoints(), tell)
         look = Look(store)
-        async with second.open(lease_seconds=LEASE) as runtime:
-            await look.answered(runtime, second.agents)
-            await second.take_up(runtime)
+        async with process.open(lease_seconds=LEASE) as runtime:
+            # It has to wait for what the first does with its turn.
+            await look.answered(runtime, process.agents, PATIENCE)
+            await process.take_up(runtime)
         for problem in look.problems:
             tell(f"problem: {problem}")
 
-    second = started(coming)
-    time.sleep(WAITING)
-    first.go_on()
-    ended, other = first.end(), second.end()
-    found = sweep.findings(store, [ended.said, other.said], keep=True)
+    with _ending(started(coming)) as second:
+        yield _after(WAITING)
+        first.go_on()
+        yield _end_of(first)
+        yield _end_of(second)
+        ended, other = first.end(), second.end()
+    found = yield from _looked(sweep, store, [ended.said, other.said])
     problems = list(found["problems"])
     problems += [line for line in other.said if line.startswith("problem")]
     if ended.code or other.code:

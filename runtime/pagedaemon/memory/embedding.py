@@ -458,9 +458,10 @@ class Meaning:
                     progress(min(done, total), total, "texts embedded")
 
             told(0)
-            await self._embed_waiting(told)
+            ended = await self._embed_waiting(told)
             left = await self._store.read(lambda tx: vectors.status(tx, self.model))
-            if left.pending:
+            # What was stored since, here or by another process, waits as any new text does.
+            if left.failed or not ended:
                 raise EmbeddingError(
                     f"{left.pending} of {total} texts have no new vectors yet; they wait, and are "
                     f"tried again. {'; '.join(left.errors)}",

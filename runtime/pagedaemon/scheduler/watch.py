@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from pagedaemon.errors import StoreError
+from pagedaemon.errors import Closed, StoreError
 
 logger = logging.getLogger("pagedaemon")
 
@@ -41,6 +41,8 @@ class Watch:
             await asyncio.sleep(self._seconds)
             try:
                 await self._look()
+            except Closed:
+                return  # before it comes to `close`
             except StoreError as error:
                 logger.warning("turns that nobody works on wait for the store: %s", error)
 
