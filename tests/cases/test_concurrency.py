@@ -219,6 +219,11 @@ class TestSharedBlock:
             assert versions == list(range(1, 402))
 
 
+TURNS = 167
+"""Of each writer: a turn stores three messages, so that it writes 501, and edits its block as
+often."""
+
+
 class TestManyWriters:
     """ST-02: threads and processes on one file."""
 
@@ -232,20 +237,25 @@ class TestManyWriters:
                     agent = await runtime.agents.ensure(name)
                     block = await agent.blocks.get("notes")
                     await started()
-                    for number in range(25):
+                    for number in range(int((folder / "turns").read_text())):
                         await agent.send(f"{number}")
                         await block.append(f"line {number}")
+                        if number % 20 == 19:
+                            await agent.reset()
             asyncio.run(main())
         """
+        (tmp_path / "turns").write_text(str(TURNS))
         names = [f"thread {n}" for n in range(8)] + ["one", "two"]
 
         def work(runtime: Runtime, name: str, go: threading.Event) -> None:
             agent = runtime.agents.get(name)
             block = agent.blocks["notes"]
             go.wait(PATIENCE)
-            for number in range(25):
+            for number in range(TURNS):
                 agent.send(f"{number}")
                 block.append(f"line {number}")
+                if number % 20 == 19:
+                    agent.reset()  # a long window makes a turn slow
 
         def all_of_it(go: threading.Event) -> None:
             models = {"echo": ScriptedModel(echo)}
@@ -270,16 +280,41 @@ class TestManyWriters:
             await children.ended()
             for name in names:
                 agent = await runtime.agents.get(name)
-                main = await agent.conversations.get()
-                users = [m.text for m in await main.messages() if m.kind == "message"]
-                assert users == [str(number) for number in range(25)], name
-                assert await agent.recall.count() == 75
-                lines = (await agent.blocks.get("notes")).value.split("\n")
-                assert lines == [f"line {number}" for number in range(25)], name
+                assert await agent.recall.count() == 3 * TURNS > 500
+                found = await agent.recall.search(roles=["user"], page_size=1_000)
+                users = [hit.text for hit in found.hits[::-1]]
+                assert users == [str(number) for number in range(TURNS)], name
+                block = await agent.blocks.get("notes")
+                expected = [f"line {number}" for number in range(TURNS)]
+                assert block.value.split("\n") == expected, name
+                assert block.version == TURNS + 1
+
+
+def open_files() -> int:
+    """How many this process has open."""
+    return len(list(Path("/dev/fd").iterdir()))
 
 
 class TestWhoseItIs:
     """ST-03: used from elsewhere than where it was opened."""
+
+    async def test_made_in_one_thread_it_is_used_from_all_and_leaves_no_file_open(
+        self, tmp_path: Path
+    ) -> None:
+        async def talks(store: Path) -> list[str | None]:
+            with Runtime(store, model="echo", models={"echo": ScriptedModel(echo)}) as runtime:
+                ada = runtime.agents.ensure("ada")
+                with ThreadPoolExecutor(4) as threads:
+                    pooled = list(threads.map(lambda n: ada.send(f"{n}").reply, range(4)))
+                aside = await asyncio.to_thread(lambda: ada.send("aside").reply)
+                return [*sorted(map(str, pooled)), aside, ada.send("here").reply]
+
+        # What is opened once and for all is open after the first.
+        await talks(tmp_path / "first")
+        before = open_files()
+        heard = await talks(tmp_path / "second")
+        assert heard == [*(f"echo {n}" for n in range(4)), "echo aside", "echo here"]
+        assert open_files() == before
 
     async def test_another_event_loop_is_told_to_open_its_own(self, tmp_path: Path) -> None:
         async with echoing(tmp_path) as runtime:

@@ -36,6 +36,7 @@ from pagedaemon.llm import retrying
 from pagedaemon.llm.protocol import Reply, Request
 from pagedaemon.store.tables import metadata
 from pagedaemon.testing import ScriptedModel, call, cut, say, view
+from pagedaemon.testing.scripted import Answer
 
 SOURCE = Path(__file__).parents[2] / "runtime"
 
@@ -324,6 +325,39 @@ class TestListeners:
             assert isinstance(events[-1], TurnEnded)
             assert events[-1].turn.reply == "all of it"
             assert await users(ada) == ["hello"]
+
+    @pytest.mark.parametrize("after_a_tool", [False, True])
+    async def test_a_stream_that_dies_for_good_ends_its_turn_and_the_next_message_is_answered(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_a_tool: bool
+    ) -> None:
+        monkeypatch.setattr(retrying, "LONGEST_WAIT", 0.001)
+        ran: list[str] = []
+
+        @tool
+        def ring() -> str:
+            """Rings."""
+            ran.append("ring")
+            return "rung"
+
+        def reply(request: Request) -> Answer:
+            if last_words(request) == "next":
+                return echo(request)
+            if after_a_tool and "ring" not in view(request).results:
+                return call("ring", heartbeat=True)
+            return cut(say("half of it"), after=2)
+
+        async with opened(tmp_path, ScriptedModel(reply)) as runtime:
+            ada = await runtime.agents.ensure("ada", tools=[ring])
+            with pytest.raises(ModelError):
+                _ = [event async for event in ada.stream("ring")]
+            assert (await ada.send("next")).reply == "echo next"
+            assert await users(ada) == ["ring", "next"]
+            assert await stops(ada) == ["error", "end_turn"]
+            assert ran == ["ring"] * after_a_tool
+            # The step that had ended stays, and of the one that broke there is nothing.
+            first = (await (await main_of(ada)).turns())[-1]
+            assert [step.replies for step in first.steps] == [()] * after_a_tool
+            assert (await ada.recall.search("half")).total == 0
 
 
 async def heard(agent: AsyncAgent, error: type[Exception]) -> list[Event]:

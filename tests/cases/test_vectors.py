@@ -333,6 +333,31 @@ async def test_deleting_all_of_one_agent_leaves_every_passage_and_vector_of_anot
         assert len((await bob.archive.search("espresso")).hits) == 5
 
 
+@pytest.mark.parametrize("index", INDEXES)
+async def test_a_deleted_agents_passages_messages_and_vectors_are_gone_and_no_others(
+    tmp_path: Path, index: IndexMode
+) -> None:
+    """ST-04, where it is searched by meaning."""
+    embedder = FakeEmbedder({"espresso": "coffee"})
+    script = [say("coffee it is")] * 2
+    async with opened(tmp_path, embedder, script=script, index=index) as runtime:
+        ada, bob = [await runtime.agents.create(name) for name in ("ada", "bob")]
+        for agent in (ada, bob):
+            await agent.archive.insert("coffee is kept in the tin")
+            await agent.send("coffee or tea?")
+        both_agents = 2 * 3
+        await settled(runtime, both_agents)
+        await bob.archive.search("espresso")
+        await until(runtime, lambda status: status.via == index)
+        await ada.delete()
+        status = await settled(runtime, both_agents // 2)
+        assert (status.stored, status.pending, status.failed) == (both_agents // 2, 0, 0)
+        assert await texts(bob, "espresso") == ["coffee is kept in the tin"]
+        assert (await bob.recall.search("espresso")).total == 2
+    async with opened(tmp_path, embedder, index=index) as runtime:
+        assert (await runtime.search_status()).stored == both_agents // 2
+
+
 # ------------------------------------------------------------------ VS-01, VS-02, VS-03
 
 SECOND = """
