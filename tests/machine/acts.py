@@ -15,6 +15,9 @@ WORDS = ("tea", "te", "a", "a\nb", "b", "", " ", "long " * 18)
 LABELS = ("team", "team", "own", "plan", "nowhere")
 """`own` stands for the agent's name: that of the block it has for itself."""
 
+LETTER = "How are things?"
+"""What an agent writes to another."""
+
 
 @dataclass(frozen=True)
 class Act:
@@ -37,6 +40,12 @@ ACTS = st.one_of(
     st.builds(Act, st.just("page_out"), number=st.integers(0, 12)),
     st.builds(Act, st.sampled_from(("ring", "mail")), one=st.sampled_from(("bob", "nobody"))),
     st.builds(Act, st.just("set_timer"), number=st.integers(1, 3)),
+    st.builds(
+        Act,
+        st.just("write"),
+        one=st.sampled_from(("ada", "bob", "cyd", "nobody")),
+        other=st.sampled_from(("", "answer")),
+    ),
     st.just(Act("fly")),
 )
 
@@ -85,6 +94,11 @@ def _call(agent: PlainAgent, act: Act, last: int, heartbeat: bool) -> Reply:
         "ring": {"to": act.one},
         "mail": {"to": act.one},
         "set_timer": {"note": "by itself", "in_minutes": act.number, "here": True},
+        "send_message_to_agent": {
+            "name": act.one,
+            "message": LETTER,
+            "answer": bool(act.other),
+        },
         "fly": {},
     }
     if agent.native:
@@ -103,7 +117,12 @@ def tool_name(agent: PlainAgent, act: Act) -> str:
         return "memory_insert" if agent.edits else "core_memory_append"
     if act.tool == "replace":
         return "memory_replace" if agent.edits else "core_memory_replace"
-    return {"insert": "memory_insert", "rethink": "memory_rethink"}.get(act.tool, act.tool)
+    names = {
+        "insert": "memory_insert",
+        "rethink": "memory_rethink",
+        "write": "send_message_to_agent",
+    }
+    return names.get(act.tool, act.tool)
 
 
 def word(agent: PlainAgent, words: str) -> Reply:

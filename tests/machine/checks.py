@@ -19,6 +19,8 @@ def shown(message: Message) -> tuple[int, str, tuple[str, ...]]:
         words = (str(message.tool),)
     elif message.kind == "heartbeat":
         words = (message.data["reason"],)
+    elif message.kind == "alert":
+        words = ("alert",)
     return message.seq, message.kind, words
 
 

@@ -179,22 +179,39 @@ class PlainConversation:
     def page_out(self, through: int, note: str) -> int:
         """Whole groups up to that number leave the window for a note. What began the open turn and
         its newest heartbeat stay. Returns how many messages left; 0 where none may."""
-        events = [entry for entry in self.window if entry.turn == self.turn]
-        beats = [entry for entry in events if entry.kind == "heartbeat"]
-        staying = [*(entry for entry in events if entry.wakes), *beats[-1:]]
         leaving = [
-            entry
-            for group in self._groups()
-            if group[-1].seq <= through and not any(entry in staying for entry in group)
-            for entry in group
+            entry for group in self._may_leave() if group[-1].seq <= through for entry in group
         ]
         if not leaving:
             return 0
-        before = [entry for entry in self.window if entry.kind == "summary"]
-        self.window = [entry for entry in self.window if entry not in (*leaving, *before)]
-        notes = [word for entry in before for word in entry.words]
-        self.add("summary", "\n".join([*notes, note]))
+        notes = [word for entry in self.window if entry.kind == "summary" for word in entry.words]
+        self._leave(leaving, "\n".join([*notes, note]))
         return len(leaving)
+
+    def forced_out(self, count: int, summary: str) -> None:
+        """So many messages left the window for want of room: the oldest that may, in whole groups.
+        One summary stands for them and for what had left before."""
+        leaving: list[Entry] = []
+        for group in self._may_leave():
+            if len(leaving) < count:
+                leaving += group
+        assert len(leaving) == count, "whole groups leave"
+        self._leave(leaving, summary)
+
+    def _leave(self, leaving: list[Entry], summary: str) -> None:
+        self.window = [
+            entry for entry in self.window if entry not in leaving and entry.kind != "summary"
+        ]
+        self.add("summary", summary)
+
+    def _may_leave(self) -> Iterator[list[Entry]]:
+        """Groups, oldest first, without what began the open turn and its newest heartbeat."""
+        events = [entry for entry in self.window if entry.turn == self.turn]
+        beats = [entry for entry in events if entry.kind in ("heartbeat", "alert")]
+        staying = [*(entry for entry in events if entry.wakes), *beats[-1:]]
+        for group in self._groups():
+            if not any(entry in staying for entry in group):
+                yield group
 
     def _groups(self) -> Iterator[list[Entry]]:
         """A reply with its results, or any other single message; without the summary."""
@@ -219,6 +236,20 @@ class PlainApproval:
     to: str
     expires: datetime
     status: str = "pending"
+
+
+@dataclass(frozen=True)
+class PlainLetter:
+    """What an agent wrote to another that has not read it yet.
+
+    Attributes:
+        conversation: where it was written, and where an answer goes.
+    """
+
+    sender: str
+    conversation: str
+    to: str
+    question: bool
 
 
 @dataclass

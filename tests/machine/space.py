@@ -18,19 +18,25 @@ from tests.machine.plain import (
 )
 from tests.machine.world import EXPIRES, World
 
-from pagedaemon import AsyncRuntime, Block, EditRefused, Gates, ToolFailure, tool
+from pagedaemon import AsyncRuntime, Block, EditRefused, Gates, Model, ToolFailure, tool
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.blocks import AsyncBlock
 from pagedaemon.handles.conversation import AsyncConversation
 from pagedaemon.llm.protocol import Reply, Request
-from pagedaemon.testing import FakeClock, RequestView, ScriptedModel, view
+from pagedaemon.testing import FakeClock, RequestView, ScriptedModel, text, view
 from pagedaemon.tools.tool import Tool
 
 LIMIT = 120
 """Characters of a block: few enough to be used up."""
 
-STYLES = {"ada": "memgpt", "bob": "memgpt", "cyd": "native"}
-SETS = {"ada": "memgpt", "bob": "edit", "cyd": "edit"}
+STYLES = {"ada": "memgpt", "bob": "memgpt", "cyd": "native", "dee": "native"}
+SETS = {"ada": "memgpt", "bob": "edit", "cyd": "edit", "dee": "edit"}
+SMALL = "dee"
+"""Whose window is small, and filled."""
+
+WINDOW = Model("small", context_window=8_192, max_output_tokens=256)
+SUMMARY = "They spoke of this and that."
+"""What a model says of messages that leave a window."""
 
 
 class Script:
@@ -101,7 +107,10 @@ class Space:
         self.runtime = await AsyncRuntime(
             self._folder,
             model="script",
-            models={"script": ScriptedModel(self._answer)},
+            models={
+                "script": ScriptedModel(self._answer),
+                WINDOW.name: ScriptedModel(self._answer, usage=None),
+            },
             tools=self._tools,
             clock=self.clock,
             embedder=None,
@@ -131,11 +140,13 @@ class Space:
         self.world.agents[name] = PlainAgent(name, native, edits, {name: own})
         self.agents[name] = await self.runtime.agents.create(
             name,
+            model=WINDOW if name == SMALL else "script",
             style=STYLES[name],
             tool_set=SETS[name],
             blocks=[Block(label=name, limit=LIMIT)],
             tools=self._tools,
             timers=True,
+            messaging=True,
             gates=Gates(expires=EXPIRES.total_seconds()),
         )
 
@@ -181,6 +192,8 @@ class Space:
     # -------------------------------------------------------------- the model
 
     async def _answer(self, request: Request) -> Reply:
+        if request.purpose == "summary":
+            return text(SUMMARY)
         try:
             return await self._reply(view(request))
         except AssertionError as wrong:
@@ -190,6 +203,11 @@ class Space:
     async def _reply(self, seen: RequestView) -> Reply:
         (name,) = set(STYLES) & set(seen.blocks)
         agent = self.world.agents[name]
+        if self.world.letters and (self.script is None or self.script.agent != name):
+            # It reads a letter while another agent still edits what they share.
+            for label, value in seen.blocks.items():
+                assert value in [version[0] for version in agent.blocks[label].versions]
+            return word(agent, "ok")
         expected = {label: block.value for label, block in agent.blocks.items()}
         assert dict(seen.blocks) == expected, "every edit is in the next request"
         if self.gate is not None:
@@ -219,6 +237,33 @@ class Space:
         """Somebody edits a shared block after the request was made."""
         block, plain = await self.block("team")
         await edited(plain, "append", appended("more"), block.append("more"))
+
+    # -------------------------------------------------------------- mail
+
+    async def read_mail(self) -> set[tuple[str, str]]:
+        """Waits until every letter is read, and every answer too. Returns in which
+        conversations."""
+        letters, world = self.world.letters, self.world
+        asked = [letter for letter in letters if letter.question]
+        places = [(letter.to, "main") for letter in letters]
+        places += [(letter.sender, letter.conversation) for letter in asked]
+        for agent, where in places:
+            for turn in await (await self.conversation(agent, where)).turns(status="open"):
+                await turn.wait()
+        for letter in letters:
+            world.read(letter)
+        if asked:
+            # Those that were asked answer side by side, each its own letters in their order.
+            ((agent, where),) = {(letter.sender, letter.conversation) for letter in asked}
+            known = len(world.agents[agent].conversations[where].log)
+            for message in await (await self.conversation(agent, where)).messages():
+                if message.seq > known and message.kind == "message":
+                    letter = next(one for one in asked if one.to == message.author)
+                    asked.remove(letter)
+                    world.heard(letter)
+            assert not asked, "every question is answered once"
+        self.world.letters = []
+        return set(places)
 
     # -------------------------------------------------------------- time
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import strategies as st
 from tests.machine.acts import STEPS, Step
 from tests.machine.base import AGENTS, PLACES, Machine, operation
-from tests.machine.space import Gate, Script
+from tests.machine.space import SMALL, SUMMARY, Gate, Script
 
 from pagedaemon import KeyConflict
+from pagedaemon.events import HeartbeatEvent, PagedOut, StepFinished, TurnEnded
 
 
 class Talking(Machine):
@@ -38,17 +39,17 @@ class Talking(Machine):
         space.world.said(agent, where, words)
         space.script = script = Script(agent, where, steps)
         if streamed:
-            async for _ in conversation.stream(words):
-                pass
-            (turn,) = await conversation.turns(limit=1)
+            told = [event async for event in conversation.stream(words)]
+            assert isinstance(told[-1], TurnEnded)
+            turn = told[-1].turn
         else:
             turn = await conversation.send(words)
         space.script = None
         assert script.ends
         statuses = [[call.status for call in step.calls] for step in turn.steps]
-        told = statuses[: len(script.statuses)]
-        assert told == script.statuses
+        assert statuses[: len(script.statuses)] == script.statuses
         self.touched.add((agent, where))
+        self.touched |= await space.read_mail()
         self.edited |= {*space.world.shared, agent}
         self.counted("say")
         for step in script.statuses:
@@ -126,6 +127,46 @@ class Talking(Machine):
         self.run(work())
         self.touched.add((agent, where))
         self.counted("send again", 2)
+
+    @operation(4, size=st.integers(100, 220))
+    def fill(self, size: int) -> None:
+        """A long message to an agent with a small window: the runtime makes room where it must.
+
+        How much that is depends on how many tokens all of it takes. That there is one summary for
+        what left, that only whole groups do, the oldest first, and that nothing is lost, does not.
+        """
+
+        async def work() -> None:
+            words = f"{next(self.words)} {'of ships and of their sails ' * size}".strip()
+            conversation = await self.space.conversation(SMALL, "main")
+            told = [event async for event in conversation.stream(words)]
+            assert isinstance(told[-1], TurnEnded)
+            plain = self.space.world.agents[SMALL].conversations["main"]
+            self.space.world.said(SMALL, "main", words)
+            for message in await conversation.messages():
+                if message.kind == "alert" and message.seq == len(plain.log) + 1:
+                    plain.add("alert", "alert")
+                    self.counted("alert")
+            steps = 0
+            for event in told:
+                if isinstance(event, PagedOut):
+                    assert (event.by, event.summary) == ("runtime", "model")
+                    plain.forced_out(event.messages, SUMMARY)
+                    self.counted("page out")
+                elif isinstance(event, StepFinished):
+                    plain.add("reply", "ok")
+                    steps += 1
+                elif isinstance(event, HeartbeatEvent):
+                    assert event.reason == "pressure"
+                    plain.add("alert", "alert")
+                    self.counted("alert")
+            plain.end("end_turn", "\n\n".join(["ok"] * steps))
+            report = await conversation.context()
+            assert report.tokens <= report.budget
+
+        self.run(work())
+        self.touched.add((SMALL, "main"))
+        self.counted("fill")
 
     # ------------------------------------------------------------- queues
 

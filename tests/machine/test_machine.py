@@ -24,6 +24,9 @@ KINDS = {
     "say at once",
     "send again",
     "stop",
+    "fill",
+    "page out",
+    "alert",
     "reset",
     "pop",
     "delete conversation",
@@ -47,6 +50,8 @@ KINDS = {
     "deny",
     "answer too late",
     "ring",
+    "letter",
+    "answer",
     "expire",
     "schedule",
     "cancel timer",
@@ -86,7 +91,7 @@ def test_a_space_is_what_its_operations_make_of_plain_data() -> None:
         run_state_machine_as_test(
             Here,
             settings=settings(
-                max_examples=80,
+                max_examples=68,
                 stateful_step_count=150,
                 deadline=None,
                 derandomize=True,

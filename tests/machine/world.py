@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from tests.machine.acts import Act, Step, line_of, tool_name
+from tests.machine.acts import LETTER, Act, Step, line_of, tool_name
 from tests.machine.plain import (
     PlainAgent,
     PlainApproval,
     PlainBlock,
+    PlainLetter,
     PlainTimer,
     Refused,
     appended,
@@ -38,6 +39,8 @@ class World:
     """By id. One that an agent has set itself stands in `set_by_agents` until its id is known."""
     asked: list[PlainApproval] = field(default_factory=list)
     set_by_agents: list[PlainTimer] = field(default_factory=list)
+    letters: list[PlainLetter] = field(default_factory=list)
+    """Those that wait to be read, in the order in which they were written."""
     called: list[str] = field(default_factory=list)
     """Whom the tools of the user's were run for, in order: the world outside."""
     came: Counter[str] = field(default_factory=Counter)
@@ -101,6 +104,11 @@ class World:
             due = self.now + timedelta(minutes=act.number)
             self.set_by_agents.append(PlainTimer(agent.name, where, "by itself", due, None))
             return "ok"
+        if act.tool == "write":
+            if act.one not in self.agents or act.one == agent.name:
+                return "failed"
+            self.letters.append(PlainLetter(agent.name, where, act.one, bool(act.other)))
+            return "ok"
         if act.tool == "page_out":
             left = agent.conversations[where].page_out(last - act.number, "note")
             return "ok" if left else "failed"
@@ -156,6 +164,21 @@ class World:
         for approval_id in self.overdue():
             self.decided(approval_id, "expired")
             self.came["expire"] += 1
+
+    def read(self, letter: PlainLetter) -> None:
+        """A letter wakes whom it is to."""
+        self._mailed(letter.to, "main", "mail", letter.sender, LETTER)
+        self.came["letter"] += 1
+
+    def heard(self, letter: PlainLetter) -> None:
+        """The answer to a question wakes who asked, where it was asked."""
+        self._mailed(letter.sender, letter.conversation, "answer", letter.to, "ok")
+        self.came["answer"] += 1
+
+    def _mailed(self, to: str, where: str, what: str, sender: str, words: str) -> None:
+        text = f"[{what} from the agent {sender}]\n{words}\n[end of {what}]"
+        self.said(to, where, text)
+        self.answered(to, where)
 
     # -------------------------------------------------------------- ends
 
