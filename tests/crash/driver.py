@@ -24,8 +24,10 @@ from tests.crash.bugs import BUGS
 from tests.crash.charging import Charging
 from tests.crash.forking import Child, Ended, folder, forked, keep_warm, started
 from tests.crash.look import ACCEPTED
+from tests.crash.mending import Mending
 from tests.crash.paging import Paging
 from tests.crash.points import AT, KINDS, FaultPoints, Place, Tell
+from tests.crash.reconciling import Reconciling, Unsure
 from tests.crash.stopping import stopped_turn
 from tests.crash.waking import Waking
 from tests.crash.workload import Workload
@@ -33,8 +35,15 @@ from tests.crash.workload import Workload
 WORKLOADS: dict[str, type[Workload]] = {
     one.name: one for one in (Charging, Paging, Approving, Waking)
 }
+"""Those that are killed and stopped everywhere."""
+
+SPECIAL: dict[str, type[Workload]] = {one.name: one for one in (Reconciling, Unsure, Mending)}
+"""Those that have jobs of their own."""
 
 Outcome: TypeAlias = dict[str, Any]
+
+TELLING = ("before a commit", "after a commit", "inside a tool")
+"""Kinds of places at which most bugs show."""
 
 TRIES = 20
 """How often a place is tried that a run did not come past, as two threads may meet in another
@@ -59,6 +68,7 @@ class Sweep:
     def warm(self) -> None:
         """Makes the store that every child gets a copy of, and loads whatever loads late."""
         asyncio.run(self.workload(self._template).make())
+        self.workload(self._template).spoil()
         asyncio.run(self.workload(self.copy()).run())
         # What takes up a store is warm too.
         store, ended = self.killed_at(("before a commit", 2))
@@ -204,13 +214,24 @@ def split_point(point: str) -> tuple[str, str]:
 
 
 def every_place(
-    sweep: Sweep, places: Mapping[str, Sequence[str]], points: Sequence[str]
+    sweep: Sweep,
+    places: Mapping[str, Sequence[str]],
+    points: Sequence[str],
+    *,
+    sparse: bool = False,
 ) -> Iterator[tuple[Place, Outcome]]:
     """One killed process for each place of a run, in the order of their kinds; then one for each
-    point at which, by a chance of threads, none was killed."""
+    point at which, by a chance of threads, none was killed.
+
+    Args:
+        sparse: of statements and awaits that are alike only the first is taken.
+    """
     left = set(points)
     numbered: list[Place] = [
-        (kind, number) for kind in KINDS for number in range(len(places.get(kind, ())))
+        (kind, number)
+        for kind in KINDS
+        for number, label in enumerate(places.get(kind, ()))
+        if not sparse or kind in TELLING or places[kind].index(label) == number
     ]
     for nth, place in enumerate(numbered):
         outcome = _killed_once(sweep, place, at_once=nth % 2 == 1)
@@ -271,20 +292,24 @@ def _outcome(place: object, found: Outcome, *ended: Ended) -> Outcome:
 
 def sweep_all(sweep: Sweep, job: Outcome) -> Outcome:
     """A kill at every place, and as many `pairs` as the job asks for, and more until there are as
-    many `kills`.
+    many `kills`. The job may name the `kinds` of places, and be `sparse` as `every_place`.
 
     Returns:
         `kills` of each point, in the run and, after it, in a recovery; `slowest`, the seconds that
         the last question waited for its answer; of all outcomes what they `ended` with; and those
         that are `broken`.
     """
-    places, twice = sweep.places(), sweep.places()
+    kinds = job.get("kinds", KINDS)
+    places, twice = (
+        {kind: there[kind] for kind in kinds if kind in there}
+        for there in (sweep.places(), sweep.places())
+    )
     # A timer may ring in a run that the machine had little time for, and in no other.
     points = [point for point in points_of(places) if point in points_of(twice)]
     again: list[tuple[Place, dict[str, int]]] = []
     outcomes: list[Outcome] = []
     there: dict[str, int] = {}
-    for place, outcome in every_place(sweep, places, points):
+    for place, outcome in every_place(sweep, places, points, sparse=job.get("sparse", False)):
         outcomes.append(outcome)
         # Where that is not known, it is much as after the place before.
         there = outcome["again"] or there
@@ -308,10 +333,6 @@ def sweep_all(sweep: Sweep, job: Outcome) -> Outcome:
         "ended": sorted(ended, key=str),
         "broken": [one for one in outcomes if one["problems"]],
     }
-
-
-TELLING = ("before a commit", "after a commit", "inside a tool")
-"""Kinds of places at which most bugs show."""
 
 
 def hunt(sweep: Sweep, bug: str, most: int, seed: int) -> Outcome:
@@ -386,6 +407,10 @@ JOBS: dict[str, Callable[[Sweep, Outcome], Outcome]] = {
     "stop": lambda sweep, job: every_stop(sweep, caller=job["caller"]),
     "stall": stalls.every_stall,
     "keep": stalls.kept,
+    # One after another, by one process that is warm.
+    "several": lambda sweep, job: {
+        "reports": [JOBS[one["do"]](sweep, one) for one in job["jobs"]],
+    },
 }
 
 
@@ -394,7 +419,7 @@ def main() -> None:
     job = json.load(sys.stdin)
     keep_warm()
     with folder() as place:
-        sweep = Sweep(place, WORKLOADS[job.get("workload", Charging.name)])
+        sweep = Sweep(place, (WORKLOADS | SPECIAL)[job.get("workload", Charging.name)])
         sweep.warm()
         report = JOBS[job["do"]](sweep, job)
     json.dump(report, sys.stdout)

@@ -43,6 +43,7 @@ PROMISES = {
     "event lost": "a committed event keeps its number, and each is told once",
     "woken wrongly": "timers, letters and answers wake their agent, each once",
     "approved wrongly": "what a person approved is used, and is used once",
+    "not mended": "what is wrong with a store is mended, and found no more",
     "not ended": "the turn is brought to its end, and nothing is left open",
     "not answered": "the next message is answered, by a request that is valid for every provider",
     "error logged": "nothing goes wrong on the way",

@@ -5,69 +5,61 @@ See `reconciling.py` for how.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
+from tests.crash.driving import Report, unkilled
 
-import pagedaemon
+KINDS = ["inside a tool", "before a statement", "before a commit", "after a commit"]
 
-ROOT = Path(__file__).parents[2]
+ACTED = ["inside a tool", 1]
+"""The card is charged, and the result not stored."""
 
-
-def swept(*arguments: str) -> dict[str, Any]:
-    """The report of a sweep."""
-    source = Path(pagedaemon.__file__).parents[1]
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.crash.reconciling", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(source)])},
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    report: dict[str, Any] = json.loads(ended.stdout)
-    return report
+TWICE = [
+    [["inside a tool", first], ["inside a tool", again]] for first in (0, 1) for again in (0, 1)
+]
+"""Kills in the tool, and then at a place of the recovery: the first is in `reconcile`."""
 
 
 @pytest.fixture(scope="module")
-def report() -> dict[str, Any]:
-    """Of a sweep over every commit, every place in the tool and each third statement."""
-    return swept("3")
+def reports(drive: Callable[..., Report]) -> list[Report]:
+    """Of kills at every point, and at two places one after the other."""
+    sweep = {"do": "sweep", "kinds": KINDS, "sparse": True, "pairs": 0, "kills": 0, "seed": 1}
+    twice = [{"do": "restarts", "kills": kills} for kills in TWICE]
+    found: list[Report] = drive(do="several", workload="reconciling", jobs=[sweep, *twice])[
+        "reports"
+    ]
+    return found
 
 
 def test_the_effect_is_there_once_with_its_result_whenever_the_process_is_killed(
-    report: dict[str, Any],
+    reports: list[Report],
 ) -> None:
-    assert report["wrong"] == []
+    report = reports[0]
+    assert report["broken"] == []
+    assert unkilled(report) == []
     assert report["places"]["inside a tool"] == 2
     assert report["places"]["after a commit"] >= 4
-    # How often a store is looked at while nothing happens is no fixed number.
-    assert report["killed"] >= report["tried"] - 3
 
 
 def test_a_kill_while_the_tool_is_asked_or_runs_again_changes_nothing(
-    report: dict[str, Any],
+    reports: list[Report],
 ) -> None:
     # A call that has acted is asked about, and not run again.
-    assert report["twice"] == [[True, True], [True, True], [True, True], [True, False]]
-    assert report["wrong twice"] == []
+    killed = [report["killed"] for report in reports[1:]]
+    assert killed == [[True, True], [True, True], [True, True], [True, False]]
+    assert [report["problems"] for report in reports[1:]] == [[]] * len(TWICE)
 
 
 def test_a_tool_that_does_not_know_leaves_the_outcome_unknown_and_is_not_run_again(
-    report: dict[str, Any],
+    drive: Callable[..., Report],
 ) -> None:
-    unsure = report["unsure"]
-    assert (unsure["charged"], unsure["statuses"]) == (1, ["unknown"])
-    assert "Whether it took effect is unknown" in unsure["replies"][0]
+    report = drive(do="restarts", workload="unsure", kills=[ACTED])
+    assert (report["problems"], report["killed"]) == ([], [True])
+    assert (report["effects"], report["status"]) == (1, "unknown")
 
 
-def test_the_sweep_finds_a_bug_that_was_put_in() -> None:
-    wrong = swept("0", "no_start_mark")["wrong"]
-    assert any(found["charged"] == 2 for found in wrong), wrong
+def test_the_sweep_finds_a_bug_that_was_put_in(drive: Callable[..., Report]) -> None:
+    job = {"most": 40, "seed": 1, "bugs": ["no start mark"]}
+    (hunt,) = drive(do="hunt", workload="reconciling", **job)["hunts"]
+    assert hunt["kills"] is not None, hunt["problems"]
