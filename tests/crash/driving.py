@@ -90,7 +90,7 @@ def unstalled(report: Report) -> list[str]:
 def summary_of_stalls(reports: Sequence[Report]) -> str:
     """What was done, in a line for each workload."""
     stood = sum(sum(report["stalls"].values()) for report in reports)
-    lines = [f"{stood} processes stood still past their lease"]
+    lines = [f"{stood} processes stood still"]
     for report in reports:
         ends = Counter(one["end"] for one in report["outcomes"])
         least, most = min(report["stalls"].values()), max(report["stalls"].values())
