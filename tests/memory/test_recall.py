@@ -271,7 +271,7 @@ async def test_dates_of_many_messages_come_in_pages_without_gaps(tmp_path: Path)
 @pytest.mark.parametrize(
     ("start", "end"),
     [
-        ("yesterday", "2026-04-01"),
+        ("tomorrow", "2026-04-01"),
         ("2026-04-01", "2026-13-01"),
         ("2026-04-02", "2026-04-01"),
         ("0001-01-01", "2026-04-01"),
@@ -302,10 +302,29 @@ def test_range_is_half_open_and_whole_days_follow_the_calendar() -> None:
         date_range("2026-03-29T12:00", "2026-03-29T12:00", "UTC")
 
 
-@given(st.text(max_size=30), st.text(max_size=30))
-def test_no_text_breaks_the_reading_of_dates(start: str, end: str) -> None:
+def test_a_day_in_words_begins_a_range_or_ends_it() -> None:
+    thursday = datetime(2026, 5, 14, 12, tzinfo=UTC)
+    berlin = "Europe/Berlin"
+    assert date_range("last Monday", "yesterday", berlin, thursday) == (
+        datetime(2026, 5, 10, 22, tzinfo=UTC),
+        datetime(2026, 5, 13, 22, tzinfo=UTC),
+    )
+    assert date_range("April", "2026-04-20", "UTC", thursday) == date_range(
+        "2026-04-01", "2026-04-20", "UTC"
+    )
+    for wrong in ("next Monday", "5/8/2026", "soon"):
+        with pytest.raises(InvalidInput, match="not a date"):
+            date_range(wrong, "", berlin, thursday)
+
+
+@given(
+    st.text(max_size=30),
+    st.text(max_size=30),
+    st.none() | st.just(datetime(2026, 5, 14, tzinfo=UTC)),
+)
+def test_no_text_breaks_the_reading_of_dates(start: str, end: str, now: datetime | None) -> None:
     try:
-        first, last = date_range(start, end, "Asia/Tokyo")
+        first, last = date_range(start, end, "Asia/Tokyo", now)
     except InvalidInput:
         return
     assert first is None or last is None or first < last

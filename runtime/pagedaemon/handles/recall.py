@@ -89,7 +89,9 @@ class AsyncRecall:
                 to it without them. Words that stand in very many messages make no match where there
                 are rarer ones. A word that stands nowhere also finds what is one slip of the hand
                 away, or a compound of it. Where a time is named ("last Tuesday", "in May",
-                "2026-05-08"; seen from now, in the agent's zone), what was said then is found too.
+                "before 2024", "2026-05-08"; seen from now, in the agent's zone), all that was said
+                then is found too. A year alone ("piano 2024") may be any number, and only puts
+                first what was said in it.
                 Blank is as None.
             start: from this instant on.
             end: before this instant.

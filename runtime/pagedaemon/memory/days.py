@@ -1,39 +1,40 @@
-"""The time that a query speaks of: "last Tuesday", "in May", "on 3 June 2025", "2026-05-08".
+"""The time that a query speaks of: "last Tuesday", "between May 1 and May 3", "before 2024".
 
-Dates in figures are read in any language, words in English, which is also the language of the dates
-that messages are found by (`store.fulltext.day_words`). Where a year is missing the last such day
-is meant, since what is looked for has been said.
+What one day or stretch of days is called stands in `dates`; here it is read what is said around it.
+What is not understood is not read as something else: a wrong day finds what was not asked for,
+while without one the words are still looked for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
+from typing import NamedTuple
 
-MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-NUMBERS = ("a", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-
-Span = tuple[date, date]
-"""From the first day on, before the second."""
+from pagedaemon.memory.dates import Named, names
+from pagedaemon.memory.spans import MONTHS, SEASONS, WEEKDAYS, Span, day
 
 
-def meant(words: str, now: datetime, zone: tzinfo) -> tuple[datetime, datetime] | None:
-    """The time a query speaks of first, from one instant on, before another; None if of none.
+class Meant(NamedTuple):
+    """The time that a query speaks of, from one instant on, before another; None: from the first
+    on, or to the last."""
+
+    begin: datetime | None
+    end: datetime | None
+    number: str | None = None
+    """The year as it was written, where nothing says that it is one: `room 2024` is none."""
+
+    def holds(self, at: datetime) -> bool:
+        """Whether an instant lies within."""
+        return (self.begin is None or self.begin <= at) and (self.end is None or at < self.end)
+
+
+def meant(words: str, now: datetime, zone: tzinfo) -> Meant | None:
+    """The time a query speaks of first, a number that only may be a year last; None if of none.
+
+    Seasons are those of the north, unless clocks are put forward in January there.
 
     Args:
         now: what "yesterday" is seen from.
@@ -42,166 +43,230 @@ def meant(words: str, now: datetime, zone: tzinfo) -> tuple[datetime, datetime] 
     if not _may_name_a_time(words):
         return None
     today = now.astimezone(zone).date()
-    said = [
-        (_begins(found), place, read, found)
-        for place, (pattern, read) in enumerate(_READERS)
-        if (found := pattern.search(words)) is not None
-    ]
-    if not said:
-        return None
-    _, _, read, found = min(said, key=lambda one: one[:2])
-    try:
-        begin, end = read(found, today)
-        return datetime.combine(begin, time(), zone), datetime.combine(end, time(), zone)
-    except (ValueError, OverflowError):  # there is no such day: 31 April, the year 0
-        return None
+    said = list(_spans(words, today, southern=_southern(zone)))
+    sure = [one for one in said if one.number is None]
+    for one in sure or said:
+        try:
+            begin, end = (
+                None if at is None else datetime.combine(at, time(), zone)
+                for at in (one.begin, one.end)
+            )
+        except OverflowError:  # pragma: no cover - no day is outside the calendar
+            continue
+        return Meant(begin, end, None if words.strip(" ?!.") == one.number else one.number)
+    return None
 
 
 def _may_name_a_time(words: str) -> bool:
-    """Whether any reader may find something: they all take a figure or one of a few words. Most
-    queries have neither, and trying all readers takes longer than ranking does."""
+    """Whether anything can be found: all names have a figure or one of a few words. Most queries
+    have neither, and to look for all names takes longer than ranking does."""
     said = words.casefold()
     return _FIGURE.search(said) is not None or not _TELLING.isdisjoint(_WORD.findall(said))
 
-
-def _begins(found: re.Match[str]) -> int:
-    """Where the time itself begins, without the "in" before it."""
-    return min(
-        (found.start(name) for name in found.groupdict() if found[name]), default=found.start()
-    )
-
-
-def _day(day: date) -> Span:
-    return day, day + timedelta(days=1)
-
-
-def _month(year: int, month: int) -> Span:
-    following = year * 12 + month
-    return date(year, month, 1), date(following // 12, following % 12 + 1, 1)
-
-
-def _year(year: int) -> Span:
-    return date(year, 1, 1), date(year + 1, 1, 1)
-
-
-def _before(today: date, month: int, day: int) -> int:
-    """The year of the last such day."""
-    return today.year - ((month, day) > (today.month, today.day))
-
-
-def _in_figures(found: re.Match[str], _: date) -> Span:
-    year, month, day = (found[name] for name in ("year", "month", "day"))
-    if day is None:
-        return _month(int(year), int(month))
-    return _day(date(int(year), int(month), int(day)))
-
-
-def _named(found: re.Match[str], today: date) -> Span:
-    month = _month_number(found["month"])
-    given = found["day"] or found["after"]
-    year = None if found["year"] is None else int(found["year"])
-    if given is None:
-        return _month(_before(today, month, 1) if year is None else year, month)
-    day = int(given)
-    return _day(date(_before(today, month, day) if year is None else year, month, day))
-
-
-def _month_number(name: str) -> int:
-    begin = name[:3].casefold()
-    return next(number for number, month in enumerate(MONTHS, 1) if month.startswith(begin))
-
-
-def _of_week(found: re.Match[str], today: date) -> Span:
-    wanted = next(n for n, day in enumerate(DAYS) if day == found["day"].casefold())
-    back = (today.weekday() - wanted) % 7
-    return _day(today - timedelta(days=back or 7))
-
-
-def _relative(found: re.Match[str], today: date) -> Span:
-    said = found[0].casefold()
-    back = 2 if "before" in said else 1 if said in ("yesterday", "last night") else 0
-    return _day(today - timedelta(days=back))
-
-
-def _last(found: re.Match[str], today: date) -> Span:
-    back = 0 if found["which"].casefold() == "this" else 1
-    return _back(found["unit"].casefold(), back, today)
-
-
-def _ago(found: re.Match[str], today: date) -> Span:
-    said = found["count"].casefold()
-    names = {"an": 1, "one": 1, **{name: number for number, name in enumerate(NUMBERS, 1)}}
-    count = int(said) if said.isdecimal() else names[said]
-    return _back(found["unit"].casefold(), count, today)
-
-
-def _back(unit: str, count: int, today: date) -> Span:
-    """So many days, weeks, months or years before today's, by the calendar."""
-    if unit == "day":
-        return _day(today - timedelta(days=count))
-    if unit == "week":
-        monday = today - timedelta(days=today.weekday(), weeks=count)
-        return monday, monday + timedelta(weeks=1)
-    if unit == "month":
-        months = today.year * 12 + today.month - 1 - count
-        return _month(months // 12, months % 12 + 1)
-    return _year(today.year - count)
-
-
-def _only_year(found: re.Match[str], _: date) -> Span:
-    return _year(int(found["year"]))
-
-
-# Where nothing before it says that a time is meant, these are words of their own: "may", "march".
-_BEFORE = r"\b(?:in|on|since|during|until|of|by|last|this|early|late|mid)\s+"
-_SURE = "|".join(rf"{name}|{name[:3]}" for name in MONTHS if name not in ("march", "may"))
-_ANY = "|".join(rf"{name}|{name[:3]}" for name in MONTHS)
-_DAY = r"(?:st|nd|rd|th)?"
-_YEAR = r"(?:,?\s+(?P<year>(?:19|20)\d\d))?\b"
-
-
-def _read(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Span]], ...] = (
-    (_read(r"\b(?P<year>\d{4})-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b"), _in_figures),
-    (_read(r"\b(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.\s?(?P<year>\d{4})\b"), _in_figures),
-    (
-        _read(
-            rf"\b(?P<day>\d{{1,2}}){_DAY}\s+(?:of\s+)?(?P<month>{_ANY})\b(?P<after>(?!))?{_YEAR}"
-        ),
-        _named,
-    ),
-    (_read(rf"\b(?P<day>(?!))?(?P<month>{_ANY})\s+(?P<after>\d{{1,2}}){_DAY}\b{_YEAR}"), _named),
-    (_read(rf"{_BEFORE}(?P<day>(?!))?(?P<month>{_ANY})\b(?P<after>(?!))?{_YEAR}"), _named),
-    (_read(rf"\b(?P<day>(?!))?(?P<month>{_SURE})\b(?P<after>(?!))?{_YEAR}"), _named),
-    (_read(rf"\b(?P<day>{'|'.join(DAYS)})\b"), _of_week),
-    (
-        _read(
-            r"\b(?:the day before yesterday|yesterday|last night|today|this morning|"
-            r"this afternoon|this evening|tonight)\b"
-        ),
-        _relative,
-    ),
-    (_read(r"\b(?P<which>last|this|past|previous)\s+(?P<unit>week|month|year)\b"), _last),
-    (
-        _read(
-            rf"\b(?P<count>\d{{1,3}}|an|one|{'|'.join(NUMBERS)})\s+(?P<unit>day|week|month|year)s?\s+ago\b"
-        ),
-        _ago,
-    ),
-    (_read(r"\b(?:in|of|during|since)\s+(?P<year>(?:19|20)\d\d)\b"), _only_year),
-)
 
 _FIGURE = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_]+")
 _TELLING = frozenset(
     [
         *(word for month in MONTHS for word in (month, month[:3])),
-        *DAYS,
-        *("yesterday", "today", "tonight", "night", "morning", "afternoon", "evening"),
-        *("week", "month", "year", "ago"),
+        *WEEKDAYS,
+        *SEASONS,
+        *("sept", "yesterday", "today", "tonight", "night", "morning", "afternoon", "evening"),
+        *(f"{unit}{s}" for unit in ("day", "week", "month", "quarter", "year") for s in ("", "s")),
+        *("weekend", "ago"),
     ]
 )
-"""Of each reader one that it cannot do without, unless that is a figure."""
+"""Of each name one that it cannot do without, unless that is a figure."""
+
+
+def _southern(zone: tzinfo) -> bool:
+    """By the clocks of 2009, when more of the south put them forward than today."""
+    january, july = (datetime(2009, month, 15, tzinfo=zone).utcoffset() for month in (1, 7))
+    return january is not None and july is not None and january > july
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What was said of a time, from one place of the text to another."""
+
+    start: int
+    stop: int
+    begin: date | None
+    end: date | None
+    number: str | None = None
+
+
+def _spans(words: str, today: date, *, southern: bool) -> Iterator[_Said]:
+    """All that is understood, in the order of the text."""
+    found = names(words, southern=southern)
+    at = 0
+    while at < len(found):
+        group = [found[at]]
+        while at + len(group) < len(found) and _joined(words, group[-1], found[at + len(group)]):
+            group.append(found[at + len(group)])
+        at += len(group)
+        try:
+            said = _whole(words, group, today)
+        except (ValueError, OverflowError):  # there is no such day: 31 April, the year 0
+            continue
+        if said is not None and (said.begin is None or said.end is None or said.begin < said.end):
+            yield said
+
+
+def _joined(words: str, one: Named, other: Named) -> bool:
+    """Whether two names are parts of one. A number is only the end of a stretch of years."""
+    if "number" in (one.sort, other.sort):
+        between = words[one.end : other.begin]
+        return bool(_RANGE.fullmatch(between) or _BOTH.fullmatch(between))
+    return _JOINT.fullmatch(words, one.end, other.begin) is not None
+
+
+def _whole(words: str, group: list[Named], today: date) -> _Said | None:
+    """What names say together, with the words around them."""
+    first, last = group[0], group[-1]
+    before = words[: first.begin]
+    if any(_REFUSED.search(words[: one.begin]) for one in group):
+        return None
+    if _OWN_LAST.search(before) and words[first.begin :].casefold().startswith(("last", "first")):
+        return None
+    number = None
+    if len(group) == 1:
+        span = _part(words, first, today)
+        if first.sort == "number" and not _YEAR_MEANT.search(before):
+            number = words[first.begin : first.begin + 4]
+    elif len(group) == 2:
+        joint = words[first.end : last.begin]
+        if _RANGE.fullmatch(joint):
+            span = _range(words, first, last, today)
+        elif _BOTH.fullmatch(joint):
+            span = _range(words, first, last, today, gap=_BETWEEN.search(before) is not None)
+        else:
+            span = _narrowed(first, last, today)
+    else:
+        span = None
+    if span is None:
+        return None
+    begin, end = _opened(words, first.begin, last.end, span)
+    return _Said(first.begin, last.end, begin, end, number)
+
+
+def _part(words: str, one: Named, today: date) -> Span | None:
+    """Of a name's days those that a word before it takes: early, mid and late are a third each."""
+    span = one.read(today)
+    found = _PART.search(words[: one.begin])
+    if span is None or found is None:
+        return span
+    begin, end = span
+    which, length = found["part"].casefold(), (end - begin).days
+    if length < 3:
+        return span
+    if which.endswith("half"):
+        middle = begin + timedelta(days=length // 2)
+        return (begin, middle) if which.startswith("first") else (middle, end)
+    third = timedelta(days=length // 3)
+    if which.startswith(("early", "beginning", "start")):
+        return begin, begin + third
+    return (end - third, end) if which.startswith(("late", "end")) else (begin + third, end - third)
+
+
+def _range(words: str, first: Named, last: Named, today: date, *, gap: bool = True) -> Span | None:
+    """From one name to another.
+
+    Args:
+        gap: there may be days between them: "between Monday and Friday", not "Monday and Friday".
+    """
+    until = _part(words, last, today)
+    if until is None:
+        return None
+    # What lacks a year, or is a weekday, is the last one before the other.
+    since = _part(words, first, until[0] if first.sort in ("date", "weekday") else today)
+    if since is None or (since[1] != until[0] and not gap):
+        return None
+    return since[0], until[1]
+
+
+def _narrowed(first: Named, last: Named, today: date) -> Span | None:
+    """Both together: "Tuesday last week", "Friday, 8 May"."""
+    if last.sort == "weekday":
+        first, last = last, first
+    if first.sort == "weekday":
+        return _weekday_in(first, last, today)
+    one, other = first.read(today), last.read(today)
+    if one is None or other is None:
+        return None
+    begin, end = max(one[0], other[0]), min(one[1], other[1])
+    return (begin, end) if begin < end else None
+
+
+def _weekday_in(weekday: Named, other: Named, today: date) -> Span | None:
+    """The one such day of a week; a date on that weekday, of the last years the first that is."""
+    named = weekday.read(today)
+    if named is None:
+        return None
+    seen = today
+    for _ in range(12):
+        found = other.read(seen)
+        if found is None or (found[1] - found[0]).days > 7:
+            return None
+        days = [found[0] + timedelta(days=n) for n in range((found[1] - found[0]).days)]
+        fitting = [one for one in days if one.weekday() == named[0].weekday()]
+        if fitting:
+            return day(fitting[0])
+        if other.sort != "date":
+            return None
+        seen = found[0] - timedelta(days=1)
+    return None
+
+
+def _opened(words: str, start: int, stop: int, span: Span) -> tuple[date | None, date | None]:
+    """The span, or all before or after it where that is said."""
+    begin, end = span
+    part = _PART.search(words[:start])
+    found = _OPEN.search(words[: start if part is None else part.start()])
+    if found is not None:
+        which = found["which"].casefold()
+        if which == "since":
+            return begin, None
+        if which in ("after", "later than"):
+            return end, None
+        return (None, begin) if which in _EXCLUDING else (None, end)
+    if _ONWARDS.match(words, stop):
+        return begin, None
+    return begin, end
+
+
+def _at_end(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"{pattern}\s*$", re.IGNORECASE)
+
+
+_EXCLUDING = ("before", "prior to", "earlier than")
+_DASH = r"\s*(?:-|–|—|\b(?:to|until|till|through|thru)\b)\s*(?:the\s+)?"  # noqa: RUF001
+_PARTS = (
+    r"(?P<part>early|mid|late|(?:beginning|start|middle|end|first\s+half|second\s+half)"
+    r"(?=\s+of\b))(?:\s+(?:of|in))?[\s-]*"
+    r"(?:the\s+)?"
+)
+_RANGE = re.compile(rf"{_DASH}(?:{_PARTS})?", re.IGNORECASE)
+_BOTH = re.compile(rf"\s+(?:and|or)\s+(?:in\s+|on\s+)?(?:the\s+)?(?:{_PARTS})?", re.IGNORECASE)
+_JOINT = re.compile(
+    rf"{_RANGE.pattern}|{_BOTH.pattern.replace('part', 'other')}|"
+    r"\s*,?\s*(?:(?:of|in|on|the)\s+)*|\s+(?:before|after)\s+(?:the\s+)?",
+    re.IGNORECASE,
+)
+_PART = _at_end(rf"\b{_PARTS}")
+_OPEN = _at_end(
+    r"\b(?P<which>before|prior\s+to|earlier\s+than|until|till|up\s+to|by|since|after|later\s+than)"
+    r"(?:\s+(?:the|in|on))*"
+)
+_ONWARDS = re.compile(
+    r"\s+(?:onwards?\b|and\s+later\b|(?:to|until|till)\s+(?:now|today|date)\b)", re.IGNORECASE
+)
+_BETWEEN = _at_end(rf"\bbetween(?:\s+the)?(?:\s+{_PARTS})?")
+_YEAR_MEANT = _at_end(rf"\b(?:between|from|by|up\s+to|than|last|(?:{_PARTS}))")
+_REFUSED = _at_end(
+    r"\b(?:next|coming|following|upcoming|every|each|another|any|not|except|other\s+than|"
+    r"not\s+(?:in|on|before|after|since|until)|"
+    r"(?:hours?|days?|nights?|weeks?|fortnights?|months?|years?|mornings?|evenings?|weekends?|"
+    rf"{'|'.join(WEEKDAYS)})\s+(?:before|after|from)|(?:an?|one|two)\s+weeks?\s+on)(?:\s+the)?"
+)
+_OWN_LAST = _at_end(r"(?:\b(?:my|your|his|her|its|our|their)|'s)")

@@ -14,6 +14,7 @@ from pagedaemon.clock import local_minute, new_id, zone
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
+from pagedaemon.memory import days
 from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, read, sought
 from pagedaemon.memory.eviction import Group, evictable, groups
 from pagedaemon.memory.presets import doubtful_messages, search_messages
@@ -108,7 +109,7 @@ class SearchMessages:
         )
 
     def _given(self, acting: Acting) -> MessageFilter:
-        start, end = date_range(self.start, self.end, acting.timezone)
+        start, end = date_range(self.start, self.end, acting.timezone, acting.now)
         return MessageFilter(
             acting.agent_id,
             roles=self.roles,
@@ -155,33 +156,47 @@ def _offset(page: int, size: int) -> int:
 
 
 def date_range(
-    start: str | None, end: str | None, timezone: str
+    start: str | None, end: str | None, timezone: str, now: datetime | None = None
 ) -> tuple[datetime | None, datetime | None]:
     """From two ISO dates or instants to a half-open range. A plain end date includes its whole day.
 
     Dates and instants without an offset are read in the agent's zone.
 
+    Args:
+        now: what a date in words is seen from ("last Monday", "May": from its first day on, or to
+            the end of its last one). None: words are no dates.
+
     Raises:
         InvalidInput: one of them is neither, or the range ends before it starts.
     """
-    first = None if not start else _instant(start, timezone)
-    last = None if not end else _instant(end, timezone)
-    if last is not None and end is not None and len(end.strip()) <= len("2026-11-30"):
-        last = _next_day(last, timezone)
+    first = None if not start else _instants(start, timezone, now)[0]
+    last = None if not end else _instants(end, timezone, now)[1]
     if first is not None and last is not None and last <= first:
         raise InvalidInput(f"the range ends before it starts: {start} to {end}")
     return first, last
 
 
-def _instant(text: str, timezone: str) -> datetime:
+def _instants(
+    text: str, timezone: str, now: datetime | None
+) -> tuple[datetime | None, datetime | None]:
+    """Where a date or an instant begins, and where it ends as the last one of a range."""
+    there = zone(timezone)
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise InvalidInput(
-            f"not a date: {text!r}; write 2026-11-30 or 2026-11-30T15:00:00"
-        ) from error
-    local = found if found.tzinfo is not None else found.replace(tzinfo=zone(timezone))
-    return _in_utc(local, text)
+        known = None if now is None or not text.isprintable() else now
+        meant = None if known is None else days.meant(f"on {text}", known, there)
+        if meant is None:
+            raise InvalidInput(
+                f"not a date: {text!r}; write 2026-11-30 or 2026-11-30T15:00:00"
+            ) from error
+        begin, end = (None if at is None else _in_utc(at, text) for at in meant[:2])
+        return begin, end
+    local = found if found.tzinfo is not None else found.replace(tzinfo=there)
+    instant = _in_utc(local, text)
+    if len(text.strip()) <= len("2026-11-30"):
+        return instant, _next_day(instant, timezone)
+    return instant, instant
 
 
 def _in_utc(local: datetime, text: str) -> datetime:

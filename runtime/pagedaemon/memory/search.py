@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from itertools import islice
+from datetime import datetime
 from operator import itemgetter, mul
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pagedaemon.clock import zone
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory import days, succession
+from pagedaemon.memory import succession
 from pagedaemon.memory.standing import TAIL, Place, standings
 from pagedaemon.memory.succession import Dated, successor
-from pagedaemon.store import agents as agent_rows
+from pagedaemon.memory.then import Then
 from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
@@ -53,7 +51,7 @@ class Ranking:
     own: float = 0.6
     """The keyword score of a message by its own words, without its date and those beside it."""
     day: float = 1.35
-    """The keyword score of its date."""
+    """The keyword score of its date; where the query names a time, that it was said then."""
     speaker: float = 1.4
     """That the query names who spoke."""
     episode: float = 1.65
@@ -160,7 +158,7 @@ def in_context(
     ranking: Ranking = DEFAULT,
     found: Mapping[str, ByWords] = _NONE,
     explained: int | None = None,
-    when: tuple[datetime, datetime] | None = None,
+    then: Then | None = None,
 ) -> list[Scored]:
     """Ranks messages by where they stand too, best first.
 
@@ -174,7 +172,8 @@ def in_context(
         found: how words found them, where they did.
         explained: how many of the best have their `parts`: telling them costs as much as ranking.
             None: all.
-        when: the time the query speaks of; what was said in it matches by its date in full.
+        then: the time the query names. What was said then matches by its date in full, and nothing
+            else does, however many words its date shares: the same month of another year.
     """
     scores = {one.id: one.score for one in scored}
     matched = [found[one] for one in scores if one in found]
@@ -189,7 +188,7 @@ def in_context(
         standing = around[one.id]
         beside = (
             match.own / most_own,
-            1.0 if _within(places[one.id].at, when) else match.day / most_day,
+            match.day / most_day if then is None else then.holds(one.id, places[one.id].at),
             standing.speaker,
             standing.episode,
             standing.beside,
@@ -206,10 +205,6 @@ def in_context(
     ]
     hidden = () if explained is None else ranked[explained:]
     return [*shown, *(Scored(one.id, score, _NO_PARTS) for score, one, _ in hidden)]
-
-
-def _within(at: datetime, when: tuple[datetime, datetime] | None) -> bool:
-    return when is not None and when[0] <= at < when[1]
 
 
 def _parts(
@@ -256,9 +251,9 @@ def find_messages(
     oldest_first: bool = False,
     now: datetime | None = None,
 ) -> tuple[list[MessageHit], int]:
-    """One page of messages and the total: see `find_passages`. Where the words speak of a time
-    (`days`), what was said then is found without them too: the newest of it, as many as are ranked
-    from either side.
+    """One page of messages and the total: see `find_passages`. Where the words name a time
+    (`days`), what was said then is found without them too, all of it: ranked is the best of it by
+    words and the newest, as many as from either side, and the others come last, newest first.
 
     Args:
         now: what the words are seen from; None: no time is read from them.
@@ -269,40 +264,27 @@ def find_messages(
             tx, given, offset=offset, limit=limit, oldest_first=oldest_first
         )
     searched = message_rows.searched(given)
-    when = None if now is None else _time_meant(tx, words, now, given)
+    then = Then.of(tx, words, given, now)
     nearest = near if near is not None else _NOTHING
 
     def placed(scored: list[Scored], found: Mapping[str, ByWords]) -> list[Scored]:
-        if when is not None:
-            there = {one.id for one in scored}
-            then = message_rows.said_between(tx, given, *when, limit=ranking.candidates)
-            scored = [*scored, *(Scored(one, 0.0, _NO_PARTS) for one in then if one not in there)]
         known = message_rows.places(tx, [one.id for one in scored], tail=TAIL)
         places = {one: Place(*place) for one, place in known.items()}
         # What comes first may come from down there, and is shown with its parts.
         explained = max(offset + limit, succession.DEPTH)
-        ranked = in_context(scored, places, words, ranking, found, explained, when)
-        if when is not None:
+        ranked = in_context(scored, places, words, ranking, found, explained, then)
+        if then is not None and then.meant.end is not None:
             return ranked  # who asks for a time asks for what was true then
         first = [one.id for one in ranked[: succession.DEPTH]]
         dated = {one: Dated(places[one].at, places[one].speaker) for one in first}
         return _newer_first(tx, "message", words, ranked, dated, nearest, ranking)
 
     least = _Floors(floor, floor_beside_words)
-    shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed)
+    shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed, then)
     rows = message_rows.by_ids(tx, [one.id for one in shown])
     return [
         MessageHit(*rows[one.id], one.score, one.parts, _via(one, nearest)) for one in shown
     ], total
-
-
-def _time_meant(
-    tx: Transaction, words: str, now: datetime, given: MessageFilter
-) -> tuple[datetime, datetime] | None:
-    # Most queries speak of none, and the agent's zone need not be read for them.
-    if days.meant(words, now, UTC) is None:
-        return None
-    return days.meant(words, now, zone(agent_rows.require(tx, given.agent_id).settings.timezone))
 
 
 def find_passages(
@@ -393,48 +375,55 @@ def _page(
     tx: Transaction,
     searched: Searched,
     words: str,
-    near: Near | None,
+    near: Near,
     least: _Floors,
     ranking: Ranking,
     offset: int,
     limit: int,
-    placed: Callable[[list[Scored], Mapping[str, ByWords]], list[Scored]] | None = None,
+    placed: Callable[[list[Scored], Mapping[str, ByWords]], list[Scored]],
+    then: Then | None = None,
 ) -> tuple[list[Scored], int]:
-    """One page of what was ranked and, after the last of it, of what else matches by words."""
+    """One page of what was ranked and, after the last of it, of what else matches by words, and of
+    what else was said then."""
     matches = searched.matches(tx, words)
-    ranked: list[Scored] = []
-    total, left = matches.total, {one: match.score for one, match in matches.scores.items()}
-    if near is not None:
-        floor = least.where(bool(matches.scores))
-        found = searched.chosen(tx, words, matches, near.cosines, ranking.candidates)
-        meaning = {
-            one: near.cosines[one]
-            for one in found.near
-            if floor is None or near.cosines[one] >= floor or one in found.keywords
-        }
-        by_words = {one: match.score for one, match in found.keywords.items()}
-        ranked = fuse(by_words, meaning, ranking)
-        if placed is not None:
-            ranked = placed(ranked, found.keywords)
-        matching = found.keywords.keys() | matches.scores.keys()
-        total += sum(one.id not in matching for one in ranked)
-        known = {one.id for one in ranked}
-        left = dict.fromkeys((one for one in matches.scores if one not in known), 0.0)
+    floor = least.where(bool(matches.scores))
+    said = [] if then is None else then.candidates(ranking.candidates)
+    named = dict.fromkeys([*near.cosines, *said])
+    found = searched.chosen(tx, words, matches, named, ranking.candidates)
+    meaning = {
+        one: near.cosines[one]
+        for one in found.near
+        if one in near.cosines
+        and (floor is None or near.cosines[one] >= floor or one in found.keywords)
+    }
+    fused = fuse({one: match.score for one, match in found.keywords.items()}, meaning, ranking)
+    alike = {one.id for one in fused}
+    fused += [Scored(one, 0.0, _NO_PARTS) for one in said if one not in alike]
+    ranked = placed(fused, found.keywords)
+    known = {one.id for one in ranked}
+    by_words = found.keywords.keys() | matches.scores.keys()
+    beside = [one for one in known if one not in by_words]
+    left = [one for one in matches.scores if one not in known]
+    matching = matches.total + len(beside)
+    total = matching if then is None else matching + then.beyond(beside)
     shown = ranked[offset : offset + limit]
     begin, end = offset - len(ranked), offset + limit - len(ranked)
-    shown += [_by_words(*one) for one in islice(left.items(), max(0, begin), max(0, end))]
-    missing = min(limit, max(0, total - offset)) - len(shown)
+    shown += [_by_words(one) for one in left[max(0, begin) : max(0, end)]]
+    listed = [*known, *left]
+    missing = min(limit, max(0, matching - offset)) - len(shown)
     if missing:
-        listed = [*(one.id for one in ranked), *left]
-        rest = searched.rest(tx, words, listed, offset=max(0, offset - len(listed)), limit=missing)
-        shown += [
-            _by_words(one, found.score if near is None else 0.0) for one, found in rest.items()
-        ]
+        begin = max(0, offset - len(listed))
+        rest = searched.rest(tx, words, listed, offset=begin, limit=missing)
+        shown += [_by_words(one) for one in rest]
+    missing = min(limit, max(0, total - offset)) - len(shown)
+    if missing and then is not None:
+        others = then.rest(beside, offset=max(0, offset - matching), limit=missing)
+        shown += [Scored(one, 0.0, _NO_PARTS) for one in others]
     return shown, total
 
 
-def _by_words(found: str, score: float) -> Scored:
-    return Scored(found, score, {"keywords": score})
+def _by_words(found: str) -> Scored:
+    return Scored(found, 0.0, {"keywords": 0.0})
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ class Searched:
         keywords = {
             one: scores[one] for place, one in enumerate(scores) if place < limit or one in named
         }
-        there = self._there(tx, near)
+        there = self.there(tx, near)
         unread = [one for one in there if one not in scores]
         if found.total > len(scores) and unread:
             asked = fulltext.telling(tx, self.shape.kind, words)
@@ -191,7 +191,8 @@ class Searched:
         values = {**self.values, **asked.values, "without": as_list(without)}
         return _scores(tx.all(self.shape.rest, {**values, "limit": limit, "offset": offset}))
 
-    def _there(self, tx: Transaction, near: Collection[str]) -> tuple[str, ...]:
+    def there(self, tx: Transaction, near: Collection[str]) -> tuple[str, ...]:
+        """Of these ids what is there and passes the filters, newest first."""
         if not near:
             return ()
         rows = tx.all(self.shape.there, {**self.values, "ids": as_list(near)})

@@ -122,27 +122,64 @@ def in_order(
     """One page of what passes a filter, newest first or oldest, and the total."""
     values = _values(given)
     conditions = [_CONDITIONS[name] for name in values]
-    total = tx.scalar(select(func.count()).select_from(messages).where(*conditions), values)
     order = _OLDEST_FIRST if oldest_first else _NEWEST_FIRST
     query = select(*_columns()).where(*conditions).order_by(*order)
     rows = tx.all(query.offset(offset).limit(limit), values)
-    return [MessageHit(*_parted(row), 0.0) for row in rows], int(total)
+    return [MessageHit(*_parted(row), 0.0) for row in rows], count(tx, given)
 
 
-def said_between(
-    tx: Transaction, given: MessageFilter, start: datetime, end: datetime, *, limit: int
-) -> list[str]:
-    """Ids of searchable messages that pass a filter and were said from one instant on, before
-    another, newest first."""
-    within = replace(
+def said_within(
+    given: MessageFilter, start: datetime | None, end: datetime | None
+) -> MessageFilter:
+    """The filter, and said from one instant on, before another. None: as the filter says."""
+    starts = [at for at in (given.start, start) if at is not None]
+    ends = [at for at in (given.end, end) if at is not None]
+    return replace(
         given,
-        start=start if given.start is None else max(start, given.start),
-        end=end if given.end is None else min(end, given.end),
+        start=max(starts, default=None),
+        end=min(ends, default=None),
         with_words=True,
     )
-    values = _values(within)
+
+
+def newest(tx: Transaction, given: MessageFilter, *, limit: int) -> list[str]:
+    """Ids of the newest messages that pass a filter."""
+    values = _values(given)
     query = select(messages.c.id).where(*(_CONDITIONS[name] for name in values))
     return [row[0] for row in tx.all(query.order_by(*_NEWEST_FIRST).limit(limit), values)]
+
+
+def count(tx: Transaction, given: MessageFilter) -> int:
+    """How many messages pass a filter."""
+    values = _values(given)
+    conditions = [_CONDITIONS[name] for name in values]
+    return int(tx.scalar(select(func.count()).select_from(messages).where(*conditions), values))
+
+
+def not_found(
+    tx: Transaction,
+    given: MessageFilter,
+    words: str,
+    *,
+    without: Sequence[str],
+    offset: int,
+    limit: int,
+) -> list[str]:
+    """Ids of messages that pass a filter and match by none of these words, newest first.
+
+    Args:
+        without: ids that are left out too.
+    """
+    values = _values(given)
+    conditions = [_CONDITIONS[name] for name in values]
+    conditions.append(messages.c.id.not_in(select(listed("without").c.value)))
+    asked = fulltext.telling(tx, "message", words)
+    if asked is not None:
+        conditions.append(messages.c.id.not_in(select(fulltext.MATCHING["message"].c.id)))
+        values |= asked.values
+    values["without"] = as_list(without)
+    query = select(messages.c.id).where(*conditions).order_by(*_NEWEST_FIRST)
+    return [row[0] for row in tx.all(query.offset(offset).limit(limit), values)]
 
 
 def searched(given: MessageFilter) -> Searched:

@@ -1,0 +1,110 @@
+"""What was said at a time that a query names is found: all of it, and no other year's in its
+place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pagedaemon import AsyncRuntime
+from pagedaemon.handles.agents import AsyncAgent
+from pagedaemon.handles.recall import RecallHit
+
+FIRST = datetime(2024, 1, 1, 12, tzinfo=UTC)
+DAYS = 500
+SAID = {
+    "2024-02-10T15:00:00Z": "We bought a piano for the hall.",
+    "2024-03-10T15:00:00Z": "The key of room 1 is with the janitor.",
+    "2025-02-10T15:00:00Z": "We bought a piano for the school.",
+    "2025-04-10T15:00:00Z": "The key of room 2024 is lost.",
+}
+
+
+@pytest.fixture
+async def log(runtime: AsyncRuntime) -> AsyncAgent:
+    """An agent that was told something each day for more than a year."""
+    lines = {
+        (FIRST + timedelta(days=n)).isoformat(): f"log entry {n} of the ship" for n in range(DAYS)
+    }
+    agent = await runtime.agents.create("ada")
+    await agent.recall.import_jsonl(
+        {"role": "user", "author": "Lin", "content": text, "created_at": at}
+        for at, text in sorted((lines | SAID).items())
+    )
+    return agent
+
+
+async def pages(agent: AsyncAgent, query: str) -> list[RecallHit]:
+    """All hits, read in pages; each page tells as many in all as there are."""
+    hits: list[RecallHit] = []
+    while True:
+        page = await agent.recall.search(query, page=len(hits) // 60, page_size=60)
+        hits += page.hits
+        if len(page.hits) < 60:
+            assert page.total == len(hits)
+            return hits
+
+
+@pytest.mark.parametrize(
+    ("query", "begin", "end"),
+    [
+        ("in 2024", "2024-01-01", "2025-01-01"),
+        ("before 2025", "2023-01-01", "2025-01-01"),
+        ("since May 2024", "2024-05-01", "2026-01-01"),
+        ("between March and September 2024", "2024-03-01", "2024-10-01"),
+        ("in February 2024", "2024-02-01", "2024-03-01"),
+    ],
+)
+async def test_all_that_was_said_then_is_on_some_page_once(
+    log: AsyncAgent, query: str, begin: str, end: str
+) -> None:
+    start, stop = (datetime.fromisoformat(one).replace(tzinfo=UTC) for one in (begin, end))
+    then = await log.recall.search(start=start, end=stop, page_size=1_000)
+    ids = [hit.id for hit in await pages(log, query)]
+    assert len(ids) == len(set(ids))
+    # Beside it what has the words: a room of that number.
+    assert {hit.id for hit in then.hits} <= set(ids)
+    assert len(ids) - then.total <= 1
+
+
+async def test_words_and_a_time_find_what_has_both_first(log: AsyncAgent) -> None:
+    then = await log.recall.search(start=FIRST, end=FIRST.replace(year=2025), page_size=1_000)
+    hits = await pages(log, "entry 70 of the ship in 2024")
+    assert hits[0].text == "log entry 70 of the ship"
+    assert len({hit.id for hit in hits}) == len(hits)
+    assert {hit.id for hit in then.hits} <= {hit.id for hit in hits}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Which piano did we buy in February 2024?",
+        "piano 2024",
+        "the piano before 2025",
+        "the piano of early 2024",
+    ],
+)
+async def test_what_was_said_in_another_year_does_not_match_by_its_date(
+    log: AsyncAgent, query: str
+) -> None:
+    first, second = (await log.recall.search(query)).hits[:2]
+    assert (first.text, second.text) == (SAID["2024-02-10T15:00:00Z"], SAID["2025-02-10T15:00:00Z"])
+    assert first.parts["day"] > 0
+    assert "day" not in second.parts
+
+
+async def test_a_number_may_be_no_year(log: AsyncAgent) -> None:
+    found = await log.recall.search("key of room 2024")
+    assert found.hits[0].text == SAID["2025-04-10T15:00:00Z"]
+    assert found.total == 2, "what was said in 2024 is not asked for"
+
+
+async def test_what_a_time_without_end_finds_may_be_succeeded(log: AsyncAgent) -> None:
+    found = await log.recall.search("piano since January 2024")
+    assert found.hits[0].text == SAID["2025-02-10T15:00:00Z"]
+
+
+async def test_where_nothing_was_said_then_the_words_count_alone(log: AsyncAgent) -> None:
+    found = await log.recall.search("piano in July 2031")
+    assert {hit.text for hit in found.hits} == {one for one in SAID.values() if "piano" in one}
