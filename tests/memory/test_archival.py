@@ -63,6 +63,17 @@ async def test_what_is_saved_is_found_with_id_date_tags_and_source(tmp_path: Pat
     ]
 
 
+async def test_a_page_after_the_last_tells_how_many_there_were(tmp_path: Path) -> None:
+    _, found, none = await told(
+        tmp_path,
+        insert("The key is under the blue pot", heartbeat=True),
+        search("key", page=1),
+        search("zebra", page=1),
+    )
+    assert found == 'No page 1 for "key": the only hit stands on page 0.'
+    assert none.startswith("Nothing found")
+
+
 async def test_the_same_text_twice_is_one_row_and_says_so(tmp_path: Path) -> None:
     first, second, other = await told(
         tmp_path,

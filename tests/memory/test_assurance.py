@@ -49,6 +49,7 @@ async def test_what_nobody_spoke_of_is_not_there(lin: AsyncAgent, query: str) ->
         page = await search(query, sure=True)
         assert (page.hits, page.total) == ((), 0)
         assert (await search(query, sure=True, page=1, page_size=1)).total == 0
+        assert (await search(query, sure=True, page=99)).total == 0, "as on every page"
 
 
 async def test_what_was_said_is_there_on_every_page(lin: AsyncAgent) -> None:

@@ -269,6 +269,36 @@ async def test_dates_of_many_messages_come_in_pages_without_gaps(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("tool", "asked"),
+    [
+        ("conversation_search", {"query": "piano"}),
+        ("conversation_search_date", {"start_date": "2026-03-31", "end_date": ""}),
+    ],
+)
+async def test_a_page_after_the_last_tells_how_many_there_were(
+    tmp_path: Path, tool: str, asked: dict[str, str]
+) -> None:
+    mind = looking(tool, page=7, **asked)
+    async with world(tmp_path, mind) as (agent, *_):
+        for number in range(3):
+            await agent.send(f"the piano has {number} keys")
+        shown = await look(agent)
+    total = 3 if tool == "conversation_search" else 6
+    assert shown.startswith("No page 7 for ")
+    assert shown.endswith(f"all {total} hits stand on page{'s 0 to 1' if total > 5 else ' 0'}.")
+
+
+async def test_a_blank_query_lists_the_newest_first(tmp_path: Path) -> None:
+    async with world(tmp_path, looking("conversation_search", query=" ")) as (agent, clock, _):
+        for number in range(3):
+            await agent.send(f"message {number}")
+            clock.advance(60)
+        shown = await look(agent)
+    found = re.findall(r"^  (message .*)$", shown, re.MULTILINE)
+    assert found == ["message 2", "message 1"]
+
+
+@pytest.mark.parametrize(
     ("start", "end"),
     [
         ("tomorrow", "2026-04-01"),

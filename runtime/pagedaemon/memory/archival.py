@@ -9,7 +9,7 @@ from functools import partial
 
 from pagedaemon.clock import local_minute
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory.effects import Acting, Immediate, Told, read, sought
+from pagedaemon.memory.effects import Acting, Immediate, Told, past_the_end, read, sought
 from pagedaemon.memory.presets import doubtful_passages, search_passages
 from pagedaemon.memory.search import Near, blank_is_none
 from pagedaemon.messages import checked_text, lowest
@@ -182,6 +182,8 @@ class SearchPassages:
             near=self.near,
             sure=True,
         )
+        if not hits and total:
+            return past_the_end(self.words, self.page, total, acting.page_size)
         if not hits:
             _, searched = agent_rows.counts(tx, acting.agent_id)
             return Told(

@@ -133,6 +133,13 @@ class Told:
     seen what is to be started."""
 
 
+def past_the_end(query: str, page: int, total: int, size: int) -> Told:
+    """What a search answers for a page after its last."""
+    last = (total - 1) // size
+    values = {"query": query, "page": page, "total": total, "last_page": last}
+    return Told("results/past_the_end", values)
+
+
 class Effect(Protocol):
     """One internal effect or built-in read."""
 

@@ -95,7 +95,7 @@ def search_passages(
     """
     page = _passages(tx, words, given, ranking, near, _Floors.of(near, floor, sure))
     hits, total = page(offset, limit)
-    if not sure or words is None or not hits or isinstance(preset(ranking), RecentConfident):
+    if not sure or words is None or not total or isinstance(preset(ranking), RecentConfident):
         return hits, total
     best = [hit.id for hit in _best(page, hits, offset)]
     return (hits, total) if answered(tx, "passage", words, best, near) else ([], 0)
@@ -195,7 +195,7 @@ def search_messages(
     least = _Floors.of(near, floor, sure)
     page = _messages(tx, words, given, ranking, now, near, least, oldest_first)
     hits, total = page(offset, limit)
-    if not sure or words is None or not hits:
+    if not sure or words is None or not total:
         return hits, total
     best = _best(page, hits, offset)
     return (hits, total) if _dated(best) or _answered(tx, words, best, near) else ([], 0)

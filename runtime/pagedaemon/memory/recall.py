@@ -15,7 +15,15 @@ from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
 from pagedaemon.memory import days
-from pagedaemon.memory.effects import Acting, Immediate, PageOutDone, Told, read, sought
+from pagedaemon.memory.effects import (
+    Acting,
+    Immediate,
+    PageOutDone,
+    Told,
+    past_the_end,
+    read,
+    sought,
+)
 from pagedaemon.memory.eviction import Group, evictable, groups
 from pagedaemon.memory.presets import doubtful_messages, search_messages
 from pagedaemon.memory.search import Near, blank_is_none
@@ -74,7 +82,8 @@ class SearchMessages:
             )
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
-        """Reads; the step that searches does not find itself. By date alone, oldest first."""
+        """Reads; the step that searches does not find itself. By date alone, oldest first; by
+        neither words nor date, newest first."""
         offset = _offset(self.page, acting.page_size)
         hits, total = search_messages(
             tx,
@@ -86,9 +95,11 @@ class SearchMessages:
             limit=acting.page_size,
             near=self.near,
             sure=True,
-            oldest_first=True,
+            oldest_first=self.words is None,
         )
         asked = self.words if self.words is not None else f"{self.start} to {self.end}"
+        if not hits and total:
+            return past_the_end(asked, self.page, total, acting.page_size)
         if not hits:
             searched, _ = agent_rows.counts(tx, acting.agent_id)
             return Told(
