@@ -91,3 +91,28 @@ def test_a_key_is_never_shown() -> None:
     wanted = Embedding("openai/x", api_key="sk-secret")
     assert "sk-secret" not in repr(wanted)
     assert "sk-secret" not in wanted.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("name", None),
+        ("name", ""),
+        ("name", " "),
+        ("name", 7),
+        ("name", "a\x00b"),
+        ("name", "\ud800"),
+        ("name", "n" * 201),
+        ("dimension", 0),
+        ("dimension", "384"),
+        ("dimension", 384.0),
+        ("floor", 2),
+        ("floor", float("nan")),
+        ("floor", "0.2"),
+    ],
+)
+def test_what_an_embedder_cannot_say_of_itself_is_refused(attribute: str, value: object) -> None:
+    mine = FakeEmbedder()
+    setattr(mine, attribute, value)
+    with pytest.raises(ConfigError, match=attribute):
+        connect_embedder(mine)

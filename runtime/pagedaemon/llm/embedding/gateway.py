@@ -6,9 +6,13 @@ import logging
 
 from pagedaemon.clock import Clock
 from pagedaemon.config import Embedding
-from pagedaemon.errors import ConfigError, MissingDependency
+from pagedaemon.errors import ConfigError, InvalidInput, MissingDependency
 from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.llm.protocol import PREFIX
+from pagedaemon.messages import checked_text
+
+LONGEST_NAME = 200
+"""Characters of an embedder's name, which the tables of vectors keep."""
 
 _log = logging.getLogger(__name__)
 
@@ -27,13 +31,15 @@ def connect_embedder(
 
     Raises:
         MissingDependency: `"local"`, and a package it needs is missing.
-        ConfigError: no way leads to an embedder of that name, or a setting cannot work.
+        ConfigError: no way leads to an embedder of that name, or a setting cannot work; or what an
+            embedder of your own says of itself cannot be: an empty name, a dimension of 0.
     """
     if wanted is None:
         return None
     if isinstance(wanted, str):
         wanted = Embedding(wanted)
     if not isinstance(wanted, Embedding):
+        _check_identity(wanted)
         return wanted
     if wanted.name == "none":
         return None
@@ -61,6 +67,25 @@ def connect_embedder(
         INSTALL,
     )
     return None
+
+
+def _check_identity(embedder: Embedder) -> None:
+    """What stands beside its vectors, and what they are compared by: refused before there are any.
+
+    The declared types are what should be there, and an object of a user's may have anything.
+    """
+    said: tuple[object, object, object] = (embedder.name, embedder.dimension, embedder.floor)
+    name, dimension, floor = said
+    try:
+        length = len(checked_text(name, "an embedder's name"))
+    except InvalidInput as error:
+        raise ConfigError(f"{error}; it is stored with each vector of {embedder!r:.80}") from error
+    if length > LONGEST_NAME:
+        raise ConfigError(f"an embedder's name has at most {LONGEST_NAME} characters, not {length}")
+    if dimension is not None and (not isinstance(dimension, int) or dimension < 1):
+        raise ConfigError(f"{name}: dimension is a whole number above 0 or None, not {dimension!r}")
+    if floor is not None and not (isinstance(floor, int | float) and -1 <= floor <= 1):
+        raise ConfigError(f"{name}: floor is a cosine from -1 to 1 or None, not {floor!r}")
 
 
 def bundled() -> str:
