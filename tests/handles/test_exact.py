@@ -18,6 +18,12 @@ SAID = {
     "name": "Siobhán O'Connor-Núñez takes over from Bjørn.",
     "price": "The rent goes up to 1,284.50 euros.",
     "phone": "Call me on +49 170 5550123.",
+    "part": "The part is ABC-1234, and it takes 45 min to fit.",
+    "serial": "Its serial is XYZ9876, we paid 15000 for it.",
+    "camel": "Set userNameField to the address.",
+    "umlaut": "Erwin Schrödinger wohnt in Weißenburg.",
+    "digraph": "Frau Mueller kommt aus Strassburg.",
+    "emoji": "A party 🎉 tonight, I ❤️ it → at the lake.",
     "chinese": "我下个月搬到上海，公司在浦东。",  # noqa: RUF001
     "japanese": "昨日は京都で抹茶アイスを食べました。",
     "korean": "다음 주에 부산으로 출장을 갑니다.",
@@ -68,6 +74,23 @@ async def first(agent: AsyncAgent, query: str) -> str | None:
         ("nunez", "name"),
         ("1,284.50", "price"),
         ("+49 170 5550123", "phone"),
+        ("01705550123", "phone"),
+        ("1284", "price"),
+        ("ABC1234", "part"),
+        ("abc 1234", "part"),
+        ("45min", "part"),
+        ("XYZ-9876", "serial"),
+        ("15,000", "serial"),
+        ("user name field", "camel"),
+        ("user_name_field", "camel"),
+        ("Schroedinger", "umlaut"),
+        ("Weissenburg", "umlaut"),
+        ("Müller", "digraph"),
+        ("Straßburg", "digraph"),
+        ("🎉", "emoji"),
+        ("❤", "emoji"),
+        ("→", "emoji"),
+        ("who sent 🎉?", "emoji"),
         ("上海", "chinese"),
         ("浦东公司在哪里", "chinese"),
         ("抹茶", "japanese"),
@@ -91,6 +114,26 @@ async def test_what_was_not_said_is_not_found_by_a_part_of_it(ada: AsyncAgent, q
     found = {hit.text for hit in (await ada.recall.search(query)).hits}
     # Parts of an identifier are words of their own.
     assert found <= {SAID["deploy"], SAID["id"]}
+
+
+async def test_a_sign_is_found_by_a_tool_under_filters_and_in_pages(
+    ada: AsyncAgent, clock: FakeClock
+) -> None:
+    lines = [f"well done 👍 number {n}" for n in range(5)]
+    await ada.recall.import_jsonl({"role": "assistant", "content": one} for one in lines)
+    found = await ada.recall.search("👍", sure=True, page=1, page_size=2)
+    assert (found.total, len(found.hits)) == (5, 2)
+    assert [hit.via for hit in found.hits] == ["keywords"] * 2
+    assert (await ada.recall.search("👍", roles=["user"])).total == 0
+    assert (await ada.recall.search("🦄", sure=True)).total == 0
+    await ada.archive.insert("The password is three 🐙 in a row")
+    assert (await ada.archive.search("🐙", sure=True)).total == 1
+    assert (await ada.archive.search("🐙", tags=["none"])).total == 0
+
+
+async def test_what_is_written_as_it_was_asked_for_finds_nothing_else(ada: AsyncAgent) -> None:
+    await ada.recall.import_jsonl([{"role": "user", "content": "The part ABC1234 is new."}])
+    assert (await ada.recall.search("ABC1234")).total == 1
 
 
 async def test_a_day_in_words_finds_what_was_said_then(ada: AsyncAgent, clock: FakeClock) -> None:

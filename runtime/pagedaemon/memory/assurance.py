@@ -184,6 +184,8 @@ def answered(
     """
     if not best:
         return False
+    if _signed(tx, kind, words, best):
+        return True
     asked = _weighed(tx, kind, words, speakers)
     if not asked.weights:
         return True  # there is nothing to tell it by
@@ -198,6 +200,13 @@ def answered(
             return True
         rest = [one for one in best if one not in near.read]
     return bool(rest) and _likely({one: covered[one] for one in rest}, near)
+
+
+def _signed(tx: Transaction, kind: fulltext.Kind, words: str, best: Sequence[str]) -> bool:
+    """Whether a sign of the query stands in what was found, 🎉 for one: no word weighs it."""
+    signs = fulltext.signs(words)
+    texts = fulltext.own_texts(tx, kind, best, fulltext.MOST_CHARACTERS) if signs else {}
+    return any(sign in text for sign in signs for text in texts.values())
 
 
 def _likely(covered: Mapping[str, float], near: Near) -> bool:

@@ -60,8 +60,10 @@ def meant(words: str, now: datetime, zone: tzinfo) -> Meant | None:
 def _may_name_a_time(words: str) -> bool:
     """Whether anything can be found: all names have a figure or one of a few words. Most queries
     have neither, and to look for all names takes longer than ranking does."""
-    said = words.casefold()
-    return _FIGURE.search(said) is not None or not _TELLING.isdisjoint(_WORD.findall(said))
+    if _FIGURE.search(words) is not None:
+        return True
+    said = set(_WORD.findall(words.casefold()))
+    return not _TELLING.isdisjoint(said) or not (_UNITS.isdisjoint(said) or _WHICH.isdisjoint(said))
 
 
 _FIGURE = re.compile(r"\d")
@@ -70,13 +72,18 @@ _TELLING = frozenset(
     [
         *(word for month in MONTHS for word in (month, month[:3])),
         *WEEKDAYS,
-        *SEASONS,
-        *("sept", "yesterday", "today", "tonight", "night", "morning", "afternoon", "evening"),
-        *(f"{unit}{s}" for unit in ("day", "week", "month", "quarter", "year") for s in ("", "s")),
-        *("weekend", "ago"),
+        *("sept", "yesterday", "today", "tonight", "weekend", "ago"),
     ]
 )
-"""Of each name one that it cannot do without, unless that is a figure."""
+_UNITS = frozenset(
+    [
+        *SEASONS,
+        *("night", "morning", "afternoon", "evening"),
+        *(f"{unit}{s}" for unit in ("day", "week", "month", "quarter", "year") for s in ("", "s")),
+    ]
+)
+_WHICH = frozenset(["last", "this", "past", "previous", "in", "during", "over", "since"])
+"""Of each name one of the first, or a unit and which of it, unless it has a figure."""
 
 
 def _southern(zone: tzinfo) -> bool:

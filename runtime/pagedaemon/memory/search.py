@@ -385,7 +385,8 @@ def _page(
 ) -> tuple[list[Scored], int]:
     """One page of what was ranked and, after the last of it, of what else matches by words, and of
     what else was said then."""
-    matches = searched.matches(tx, words)
+    # Who names a time asks for all of it, and not for what has a sign.
+    matches = searched.matches(tx, words, signs=then is None)
     floor = least.where(bool(matches.scores))
     said = [] if then is None else then.candidates(ranking.candidates)
     named = dict.fromkeys([*near.cosines, *said])

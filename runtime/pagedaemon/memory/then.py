@@ -50,7 +50,7 @@ class Then:
 
     @cached_property
     def _matches(self) -> Matches:
-        return self._searched.matches(self.tx, self.words)
+        return self._searched.matches(self.tx, self.words, signs=False)
 
     def candidates(self, most: int) -> list[str]:
         """Ids of the best of them by words, and of the newest, so many of either."""

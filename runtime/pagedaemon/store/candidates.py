@@ -110,6 +110,11 @@ class Shape:
         self.of_these = best.where(table.c.id.in_(select(listed("ids").c.value)))
         without = table.c.id.not_in(select(listed("without").c.value))
         self.rest = ordered.where(without).limit(bindparam("limit")).offset(bindparam("offset"))
+        signs = fulltext.has_signs(kind, table.c.id)
+        self.with_signs = select(func.count()).select_from(table).where(*conditions, signs)
+        signed = select(table.c.id).where(*conditions, signs, without)
+        signed = signed.order_by(*newest_first(table))
+        self.of_signs = signed.limit(bindparam("limit")).offset(bindparam("offset"))
         # Asked for each id by itself: of "these ids, and this filter" the database may take the
         # filter first and read all that passes it.
         named = table.alias("named")
@@ -131,11 +136,22 @@ class Searched:
         """Which texts pass the filter."""
         return Allowed(self.shape.allowed, self.values)
 
-    def matches(self, tx: Transaction, words: str) -> Matches:
-        """What matches by these words."""
+    def matches(self, tx: Transaction, words: str, *, signs: bool = True) -> Matches:
+        """What matches by these words.
+
+        Args:
+            signs: where no word is found, what has the signs beside them.
+        """
         asked = fulltext.telling(tx, self.shape.kind, words)
-        if asked is None:
-            return Matches({}, 0)
+        found = Matches({}, 0) if asked is None else self._by_words(tx, asked)
+        beside = fulltext.signs(words) if signs and not found.total else []
+        if not beside:
+            return found
+        total = tx.scalar(self.shape.with_signs, {**self.values, "signs": as_list(beside)})
+        signed = self._of_signs(tx, beside, (), offset=0, limit=MOST_READ)
+        return Matches(signed, int(total))
+
+    def _by_words(self, tx: Transaction, asked: fulltext.Asked) -> Matches:
         values = {**self.values, **asked.values}
         if not asked.broad:
             rows = tx.all(self.shape.best, {**values, "limit": MOST_READ})
@@ -168,9 +184,10 @@ class Searched:
         }
         there = self.there(tx, near)
         unread = [one for one in there if one not in scores]
+        asked = None
         if found.total > len(scores) and unread:
             asked = fulltext.telling(tx, self.shape.kind, words)
-            assert asked is not None, "something matched"
+        if asked is not None:
             values = {**self.values, **asked.values, "ids": as_list(unread)}
             keywords.update(_scores(tx.all(self.shape.of_these, values)))
         return Candidates(keywords, there, found.total)
@@ -186,10 +203,26 @@ class Searched:
     ) -> Mapping[str, ByWords]:
         """What else matches by words, with its score, best first."""
         asked = fulltext.telling(tx, self.shape.kind, words)
-        if asked is None:
-            return {}
-        values = {**self.values, **asked.values, "without": as_list(without)}
-        return _scores(tx.all(self.shape.rest, {**values, "limit": limit, "offset": offset}))
+        page = {"without": as_list(without), "offset": offset, "limit": limit}
+        found = {}
+        if asked is not None:
+            found = _scores(tx.all(self.shape.rest, {**self.values, **asked.values, **page}))
+        signs = [] if found else fulltext.signs(words)
+        return self._of_signs(tx, signs, without, offset=offset, limit=limit) if signs else found
+
+    def _of_signs(
+        self,
+        tx: Transaction,
+        signs: Sequence[str],
+        without: Collection[str],
+        *,
+        offset: int,
+        limit: int,
+    ) -> dict[str, ByWords]:
+        """What has one of these signs, newest first: all alike."""
+        values = {**self.values, "signs": as_list(signs), "without": as_list(without)}
+        rows = tx.all(self.shape.of_signs, {**values, "limit": limit, "offset": offset})
+        return {row[0]: ByWords(1.0, 1.0, 0.0) for row in rows}
 
     def there(self, tx: Transaction, near: Collection[str]) -> tuple[str, ...]:
         """Of these ids what is there and passes the filters, newest first."""

@@ -58,7 +58,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql.elements import UnaryExpression
 from sqlalchemy.sql.operators import custom_op
 
-from pagedaemon.store import spelling
+from pagedaemon.store import spelling, writings
 from pagedaemon.store.function_words import says_little
 from pagedaemon.store.transaction import Transaction
 
@@ -397,8 +397,8 @@ def _common(found: Mapping[str, int], kept: Sequence[str], texts: int) -> set[st
 
 def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
     """Terms of a query that stand nowhere, each with one that may have been meant, and in how many
-    texts that stands. Parts of compounds, which take longer, only where nothing else would be
-    found.
+    texts that stands: the same written otherwise (`writings`), else a slip (`spelling`). Parts of
+    compounds, which take longer, only where nothing else would be found.
 
     Args:
         found: the terms, and in how many texts each stands.
@@ -406,7 +406,12 @@ def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tu
     vocab = spelling.MESSAGES if kind == "message" else spelling.PASSAGES
     nowhere = [term for term, frequency in found.items() if not frequency]
     alone = len(nowhere) == len(found)
+    otherwise = list(_otherwise(tx, kind, list(found), nowhere)) if nowhere else []
+    yield from otherwise
+    known = {term for term, _, _ in otherwise}
     for term in nowhere:
+        if term in known:
+            continue
         word = term.strip('"')
         if not word.isalpha() or _UNSPACED.search(word):
             continue
@@ -416,6 +421,22 @@ def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tu
         for meant, frequency in likely:
             # As a beginning: stemmed a second time it may be shorter.
             yield term, f'"{meant}"*', frequency
+
+
+def _otherwise(
+    tx: Transaction, kind: Kind, terms: Sequence[str], nowhere: Sequence[str]
+) -> Iterator[tuple[str, str, int]]:
+    """Terms that stand nowhere, with the same as it is written in texts, and in how many."""
+    words = {term.strip('"'): term for term in terms if term[-1] == '"' and " " not in term}
+    missing = [word for word, term in words.items() if term in nowhere]
+    asked = [(other, [word]) for word in missing for other in writings.apart(word)]
+    asked += writings.joined(list(words), missing)
+    if not asked:
+        return
+    found = _frequencies(tx, kind, list(dict.fromkeys(other for other, _ in asked)))
+    for other, of in asked:
+        if found[other]:
+            yield from ((words[word], other, found[other]) for word in of)
 
 
 _OWN = "text"
@@ -605,6 +626,35 @@ def telling_terms(query: str) -> list[str]:
     """The terms of a query that are no function words; all of them where it has no others."""
     terms = _terms(_folded(query[:MOST_CHARACTERS]), function_words=False)
     return list(islice(dict.fromkeys(terms), MOST_TERMS)) or _query_terms(query)
+
+
+def signs(query: str) -> list[str]:
+    """The signs of a query beyond ASCII, each run as it stands in texts: emoji, arrows, currencies.
+    The index has none of them."""
+    text = _folded(query[:MOST_CHARACTERS])
+    if text.isascii():
+        return []
+    kept = (char if _is_sign(char) else " " for char in text.replace(_AS_PICTURE, ""))
+    return list(islice(dict.fromkeys("".join(kept).split()), MOST_TERMS))
+
+
+def has_signs(kind: Kind, text_id: ColumnElement[str]) -> ColumnElement[bool]:
+    """Whether the text of that id has one of the signs in the parameter `signs`, a JSON list.
+
+    It is read in full: an index of signs would cost each text, and few ask for them.
+    """
+    words, _ = _TABLES[kind]
+    sign = func.json_each(bindparam("signs")).table_valued("value")
+    found = select(literal(1)).select_from(sign).where(func.instr(words.c.text, sign.c.value) > 0)
+    return select(words.c.id).where(words.c.id == text_id, found.correlate(words).exists()).exists()
+
+
+_AS_PICTURE = "\ufe0f"
+"""Asks for a sign to be drawn in colour; it is written or not."""
+
+
+def _is_sign(char: str) -> bool:
+    return unicodedata.category(char) in ("So", "Sc", "Sk", "Sm") or char == "\u200d"
 
 
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
