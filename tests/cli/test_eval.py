@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +119,15 @@ def test_one_ranking_alone_with_the_model_and_as_tools_search(run: Run, folder: 
         ({"query": "a", "gold": "m1"}, "gold: "),
         ({"query": "a", "gold": ["m9"]}, "there is no memory 'm9'"),
         ({"query": "a", "gold": [], "in": "nowhere"}, "nothing is remembered there"),
+        ({"query": "a", "gold": [], "purposes": ["tone"]}, "purposes are of records"),
+        ({"query": "a", "gold": [], "at": "soon"}, "at: "),
+        ({"query": "a\x00b", "gold": []}, "the query contains a NUL"),
+        ({"query": " ", "gold": []}, "the query is empty"),
+        ({"id": "x", "text": "a\x00b"}, "the text contains a NUL"),
+        ({"id": "x", "text": "\ud800"}, "text: "),
+        ({"id": "x", "text": "a", "author": ""}, "the author is empty"),
+        ({"id": "x", "text": "a", "tags": ["a\nb"]}, "a tag is one line"),
+        ({"id": "x", "text": "a", "at": "0001-01-01T00:00:00+14:00"}, "outside the calendar"),
     ],
 )
 def test_a_line_that_is_none_is_named(line: object, told: str, run: Run, folder: Path) -> None:
@@ -139,6 +152,63 @@ def test_what_cannot_be_read_or_asks_nothing_is_told(run: Run, folder: Path) -> 
     )
     refused = run("eval", "set.jsonl", "--embedder", "none", "--json", "no/such/folder")
     assert (refused.exit_code, "cannot be written" in refused.stderr) == (1, True)
+    assert refused.stdout == "", "it is told before the run, and not after it"
+    assert "it is a folder" in run("eval", "set.jsonl", "--json", ".").stderr
+
+
+def test_a_question_is_asked_at_its_time_and_for_its_purposes(run: Run, folder: Path) -> None:
+    days = [
+        {"id": f"d{n}", "text": f"note {n}", "at": f"2024-05-{n:02}T09:00:00Z"}
+        for n in range(1, 31)
+    ]
+    asked = {"query": "what was it yesterday?", "gold": ["d6"], "at": "2024-05-07T08:00:00+02:00"}
+    records = [
+        {"in": "r", "kind": "passage", "id": "a", "text": "short answers", "purposes": ["tone"]},
+        {"in": "r", "kind": "passage", "id": "b", "text": "short skirts", "purposes": ["shop"]},
+        {"in": "r", "query": "short", "gold": ["b"], "purposes": ["shop"]},
+        {"in": "r", "query": "short", "gold": ["a"], "purposes": ["tone"]},
+    ]
+    write(folder / "set.jsonl", *days, asked, *records)
+    options = ("--embedder", "none", "--ranking", "default", "--json", "out.json")
+    shown = run("eval", "set.jsonl", *options)
+    assert shown.exit_code == 0, shown.output
+    figures = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+    assert figures["rankings"]["default"]["questions"] == 3
+    assert figures["rankings"]["default"]["first"] == 1
+
+
+def test_memories_that_say_the_same_count_as_one_and_are_told(run: Run, folder: Path) -> None:
+    again = {"in": "notes", "query": "short answers", "gold": ["p2"]}
+    write(folder / "set.jsonl", *RECORDS, again)
+    options = ("--embedder", "none", "--ranking", "default", "--json", "out.json")
+    shown = run("eval", "set.jsonl", *options)
+    assert "p1, p2 say the same" in shown.stderr
+    figures = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+    assert figures["same"] == [["p1", "p2"]]
+    assert figures["rankings"]["default"]["first"] == 1
+
+
+def test_a_run_that_is_ended_leaves_no_folder(folder: Path) -> None:
+    lines = [{"id": f"m{n}", "text": f"note {n} of many"} for n in range(3_000)]
+    write(folder / "set.jsonl", *lines, {"query": "note", "gold": ["m1"]})
+    left = folder / "left"
+    left.mkdir()
+    environment = {
+        "PYTHONPATH": str(Path(__file__).parents[2] / "runtime"),
+        "TMPDIR": str(left),
+        "HOME": str(folder),
+    }
+    command = [sys.executable, "-m", "pagedaemon", "eval", "set.jsonl", "--embedder", "none"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        while not list(left.glob("*/*")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(left.iterdir()) == []
 
 
 def test_memories_without_a_time_follow_the_one_before(folder: Path) -> None:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import tempfile
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
-from pagedaemon.cli.labelled import DEPTH, Asked, World, by_group, measures, read
-from pagedaemon.cli.progress import Progress, progress
-from pagedaemon.cli.screen import Screen
+from pagedaemon.cli.labelled import DEPTH, Asked, Memory, World, by_group, measures, read
+from pagedaemon.cli.progress import Progress, progress, remark
+from pagedaemon.cli.screen import Screen, one_line
+from pagedaemon.clock import SystemClock
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.presets import PRESETS, known_presets
 from pagedaemon.sync.handles import Agent
@@ -68,6 +76,8 @@ def evaluation(
     answer that find nothing.
     """
     worlds = read(map(Path, files))
+    if out is not None:
+        _require_writable(Path(out))
     with progress() as told:
         figures = measured(
             worlds, rankings or tuple(PRESETS), None if embedder == "none" else embedder, sure, told
@@ -83,12 +93,26 @@ def evaluation(
             )
         ]
     Screen().table(HEAD, [_row(*row) for row in rows], right=tuple(range(1, len(HEAD))))
+    for ids in figures["same"]:
+        remark(one_line(f"{', '.join(ids)} say the same and are kept once: any of them counts"))
     if out is not None:
         text = json.dumps(figures, indent=2, ensure_ascii=False)
         try:
             Path(out).write_text(f"{text}\n", encoding="utf-8")
         except OSError as error:
             raise InvalidInput(f"{out} cannot be written: {error}") from error
+
+
+def _require_writable(out: Path) -> None:
+    """Tells before a long run what would be told after it.
+
+    Raises:
+        InvalidInput: no file can be written there.
+    """
+    if out.is_dir():
+        raise InvalidInput(f"{out} cannot be written: it is a folder")
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise InvalidInput(f"{out} cannot be written: there is no such folder, or it is not yours")
 
 
 def _row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
@@ -113,11 +137,13 @@ def measured(
     Raises:
         InvalidInput: none of the rankings is one of these memories, or a memory cannot be stored.
     """
-    done = answers(worlds, rankings, embedder, sure=sure, told=told)
+    same: list[tuple[str, ...]] = []
+    done = answers(worlds, rankings, embedder, sure=sure, told=told, same=same)
     return {
         "embedder": embedder,
         "sure": sure,
         "memories": sum(len(world.memories) for world in worlds),
+        "same": same,
         "rankings": {
             ranking: {**measures(asked), "groups": by_group(asked)}
             for ranking, asked in done.items()
@@ -132,27 +158,35 @@ def answers(
     *,
     sure: bool = False,
     told: Progress | None = None,
+    same: list[tuple[str, ...]] | None = None,
 ) -> dict[str, list[Asked]]:
     """What each ranking answers. One that a world's memories do not have is left out there, and one
     that no world has altogether.
+
+    Args:
+        same: takes the ids of memories that say the same, and are kept once.
 
     Raises:
         InvalidInput: none of the rankings is one of these memories, or a memory cannot be stored.
     """
     asked: dict[str, list[Asked]] = {ranking: [] for ranking in rankings}
+    clock = _Clock()
     with (
         tempfile.TemporaryDirectory(prefix="pagedaemon-eval-") as folder,
-        Runtime(Path(folder).resolve(), model="offline", embedder=embedder) as runtime,
+        _ended_by_signal(),
+        Runtime(Path(folder).resolve(), model="offline", embedder=embedder, clock=clock) as runtime,
     ):
         for number, world in enumerate(worlds, 1):
             # A space each: how rare a word is, is counted over all texts of one.
             space = runtime.space(f"world-{number}")
             agent = space.agents.create("main")
             keys = _stored(agent, world)
+            if same is not None:
+                same += _same(keys)
             space.reindex()
             known = known_presets("records" if world.kept else "messages")
             for ranking in (one for one in rankings if one in known):
-                asked[ranking] += _asked(agent, world, keys, ranking, sure)
+                asked[ranking] += _asked(agent, world, keys, ranking, sure, clock)
             if told is not None:
                 told(number, len(worlds), "worlds asked")
     done = {ranking: some for ranking, some in asked.items() if some}
@@ -161,41 +195,95 @@ def answers(
     return done
 
 
-Keys = Mapping[Any, str]
-"""Ids of the set by what a hit is known by."""
+class _Clock(SystemClock):
+    """The machine's, but for what is "now" while a question of another time is asked."""
+
+    at: datetime | None = None
+
+    def now(self) -> datetime:
+        """The question's time, or the machine's."""
+        return super().now() if self.at is None else self.at
 
 
-def _stored(agent: Agent, world: World) -> Keys:
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """SIGTERM ends the run as an error does, so that its folder is removed."""
+
+    def ended(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only there a signal can be taken
+        return
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Ids of the set."""
+
+    of_hits: Mapping[Any, str]
+    """By what a hit is known by; of memories that say the same the first."""
+    first: Mapping[str, str]
+    """By the id of each memory."""
+
+
+def _stored(agent: Agent, world: World) -> _Keys:
     if world.kept:
-        keys: dict[Any, str] = {}
-        for memory in world.memories:
-            stored = agent.archive.insert(
+        known_by: list[Any] = [
+            agent.archive.insert(
                 memory.text,
                 tags=memory.tags,
                 purposes=memory.purposes,
                 importance=memory.importance,
                 confidence=memory.confidence,
                 happened_at=memory.at,
-            )
-            keys.setdefault(stored.id, memory.id)
-        return keys
-    lines = []
-    for memory in world.memories:
-        assert memory.at is not None, "each was given a time"
-        line = {"role": memory.role, "content": memory.text, "created_at": memory.at.isoformat()}
-        lines.append(line if memory.author is None else {**line, "name": memory.author})
-    agent.recall.import_jsonl(lines)
-    return {(one.at, one.author, one.text.strip()): one.id for one in reversed(world.memories)}
+            ).id
+            for memory in world.memories
+        ]
+    else:
+        known_by = [(one.at, one.author, one.text.strip()) for one in world.memories]
+        agent.recall.import_jsonl([_line(memory) for memory in world.memories])
+    of_hits: dict[Any, str] = {}
+    for key, memory in zip(known_by, world.memories, strict=True):
+        of_hits.setdefault(key, memory.id)
+    ids = (memory.id for memory in world.memories)
+    return _Keys(of_hits, {one: of_hits[key] for one, key in zip(ids, known_by, strict=True)})
 
 
-def _asked(agent: Agent, world: World, keys: Keys, ranking: str, sure: bool) -> Iterable[Asked]:
+def _line(memory: Memory) -> dict[str, str]:
+    assert memory.at is not None, "each was given a time"
+    line = {"role": memory.role, "content": memory.text, "created_at": memory.at.isoformat()}
+    return line if memory.author is None else {**line, "name": memory.author}
+
+
+def _same(keys: _Keys) -> list[tuple[str, ...]]:
+    """The ids that stand for one memory, where there are several."""
+    alike: dict[str, list[str]] = {}
+    for one, first in keys.first.items():
+        alike.setdefault(first, []).append(one)
+    return [tuple(ids) for ids in alike.values() if len(ids) > 1]
+
+
+def _asked(
+    agent: Agent, world: World, keys: _Keys, ranking: str, sure: bool, clock: _Clock
+) -> Iterator[Asked]:
     for question in world.questions:
+        clock.at = question.at
         began = time.process_time()
         if world.kept:
             found: list[Any] = [
                 hit.id
                 for hit in agent.archive.search(
-                    question.query, ranking=ranking, sure=sure, page_size=DEPTH
+                    question.query,
+                    purposes=question.purposes,
+                    ranking=ranking,
+                    sure=sure,
+                    page_size=DEPTH,
                 ).hits
             ]
         else:
@@ -206,4 +294,9 @@ def _asked(agent: Agent, world: World, keys: Keys, ranking: str, sure: bool) -> 
                 ).hits
             ]
         cpu = time.process_time() - began
-        yield Asked(question, tuple(keys[one] for one in found), cpu)
+        clock.at = None
+        gold = tuple(dict.fromkeys(keys.first[one] for one in question.gold))
+        judged = question
+        if gold != question.gold:
+            judged = question.model_copy(update={"gold": gold})
+        yield Asked(judged, tuple(keys.of_hits[one] for one in found), cpu)

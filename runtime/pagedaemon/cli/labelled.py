@@ -14,6 +14,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagedaemon.errors import InvalidInput, NotFound
+from pagedaemon.memory.archival import check_tags
+from pagedaemon.messages import checked_text
 
 DEPTHS = (5, 10)
 """Of recall@k."""
@@ -53,6 +55,11 @@ class Question(_Line):
     query: str = Field(min_length=1)
     gold: tuple[str, ...] = Field(strict=False)
     """None: nothing answers it, and nothing should be found."""
+    purposes: tuple[str, ...] = Field(default=(), strict=False)
+    """Only records for one of them are looked at."""
+    at: datetime | None = Field(default=None, strict=False)
+    """When it is asked, which "yesterday" and how new a memory is are seen from; UTC where no zone
+    is given. None: when it is measured."""
     groups: tuple[str, ...] = Field(default=(), strict=False)
     """Under which it is reported too."""
 
@@ -82,9 +89,10 @@ def read(paths: Iterable[Path]) -> list[World]:
 
     Raises:
         NotFound: there is no such file.
-        InvalidInput: a line is neither a memory nor a question, repeats an id, asks for one that
-            is nowhere in its world, or puts a passage among messages; or nothing is asked. The text
-            names file and line.
+        InvalidInput: a line is neither a memory nor a question, has a text or a time that no store
+            can keep, repeats an id, asks for one that is nowhere in its world or for purposes of
+            messages, or puts a passage among messages; or nothing is asked. The text names file and
+            line.
     """
     found: dict[str, _Collected] = {}
     for path in paths:
@@ -118,11 +126,27 @@ def _parsed(where: str, line: str) -> Memory | Question:
         raise InvalidInput(f"{where}: an object with either text (a memory) or query (a question)")
     shape = Memory if "text" in values else Question
     try:
-        return shape.model_validate(values)
+        return _checked(shape.model_validate(values))
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from error
     except ValidationError as error:
         told = error.errors()[0]
         named = ".".join(str(part) for part in told["loc"])
         raise InvalidInput(f"{where}: {named}: {told['msg']}") from error
+
+
+def _checked(line: Memory | Question) -> Memory | Question:
+    """The line, if a store can hold it, with its time in UTC."""
+    check_tags(line.purposes, "purpose")
+    if isinstance(line, Memory):
+        check_tags(line.tags)
+        checked_text(line.id, "the id")
+        checked_text(line.text, "the text")
+        if line.author is not None:
+            checked_text(line.author, "the author")
+    else:
+        checked_text(line.query, "the query")
+    return line if line.at is None else line.model_copy(update={"at": _utc(line.at)})
 
 
 def _add(found: dict[str, _Collected], where: str, line: Memory | Question) -> None:
@@ -144,19 +168,24 @@ def _world(name: str, collected: _Collected) -> World:
     for where, question in collected.questions:
         if not known:
             raise InvalidInput(f"{where}: nothing is remembered there")
+        if question.purposes and collected.memories[0].kind == "message":
+            raise InvalidInput(f"{where}: purposes are of records, and these are messages")
         for gold in question.gold:
             if gold not in known:
                 raise InvalidInput(f"{where}: there is no memory {gold!r}")
     dated: list[Memory] = []
     at = BEGAN - timedelta(seconds=1)
     for memory in collected.memories:
-        at = at + timedelta(seconds=1) if memory.at is None else _utc(memory.at)
+        at = at + timedelta(seconds=1) if memory.at is None else memory.at
         dated.append(memory.model_copy(update={"at": at}))
     return World(name, tuple(dated), tuple(question for _, question in collected.questions))
 
 
 def _utc(at: datetime) -> datetime:
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    try:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(f"at: outside the calendar: {at}") from error
 
 
 @dataclass(frozen=True)
