@@ -130,10 +130,14 @@ def test_a_search_is_filtered_by_tags_and_says_that_there_is_more(run: Run, stor
             kept.insert(f"fact {number}", tags=["even" if number % 2 == 0 else "odd"])
     told = run("archive", "search", "fact")
     assert len(rows(told)) == 10
-    assert told.stderr == "these are 10 of 12: --limit shows more\n"
+    assert told.stderr == "these are 10 of 12: --limit or --page shows more\n"
     told = run("archive", "search", "fact", "--tag", "odd", "--limit", "6")
     assert len(rows(told)) == 6
     assert told.stderr == ""
+    assert len(rows(run("archive", "search", "fact", "--page", "1"))) == 2
+    assert rows(run("archive", "search", "fact", "--end", "before 2024")) == []
+    assert len(rows(run("archive", "search", "--start", "today"))) == 10
+    assert len(rows(run("archive", "search", "x", "--ranking", "recent_confident"))) == 3
 
 
 def test_a_long_load_tells_on_standard_error_how_far_it_is(run: Run, folder: Path) -> None:

@@ -48,22 +48,23 @@ def test_what_was_said_elsewhere_is_found_with_its_date(run: Run) -> None:
         "imported 2 messages; 0 were there, 0 left out; conversations: imported\n"
     )
     best, *_ = rows(run("recall", "search", "pier"))
-    assert best == ["2023-05-01 09:00", "imported", "user", "Is the pier in use?"]
-    assert [row[2] for row in rows(run("recall", "search"))] == ["assistant", "user"]
+    assert best[0].startswith("message-")
+    assert best[1:] == ["2023-05-01 09:00", "imported", "user", "Is the pier in use?"]
+    assert [row[3] for row in rows(run("recall", "search"))] == ["assistant", "user"]
     again = run("recall", "import", "said.jsonl").stdout
     assert again.startswith("imported 0 messages; 2 were there")
 
 
 def test_the_agent_and_the_conversation_can_be_named(run: Run) -> None:
     run("recall", "import", "said.jsonl", "--agent", "bob", "--conversation", "old")
-    assert {row[1] for row in rows(run("recall", "search", "pier", "--agent", "bob"))} == {"old"}
+    assert {row[2] for row in rows(run("recall", "search", "pier", "--agent", "bob"))} == {"old"}
     assert rows(run("recall", "search", "pier")) == []
 
 
 def test_an_export_goes_to_conversations_by_its_titles(run: Run) -> None:
     told = run("recall", "import", "export.json", "--openai")
     assert "imported 2 messages" in told.stdout
-    [_, conversation, who, _], *_ = rows(run("recall", "search", "summer"))
+    [_, _, conversation, who, _], *_ = rows(run("recall", "search", "summer"))
     assert conversation.startswith("Harbour")
     assert who == "assistant"
     assert conversation in told.stdout
@@ -71,7 +72,7 @@ def test_an_export_goes_to_conversations_by_its_titles(run: Run) -> None:
 
 def test_an_export_can_go_to_one_conversation(run: Run) -> None:
     run("recall", "import", "export.json", "--openai", "--conversation", "old")
-    assert {row[1] for row in rows(run("recall", "search", "summer"))} == {"old"}
+    assert {row[2] for row in rows(run("recall", "search", "summer"))} == {"old"}
 
 
 def test_a_line_that_is_no_message_stops_all_unless_it_is_to_be_left_out(run: Run) -> None:
@@ -109,4 +110,23 @@ def test_a_long_import_tells_how_far_it_is_and_a_search_that_there_is_more(
     assert told.stderr == f"{BATCH + 1} of {BATCH + 1} messages imported\n"
     told = run("recall", "search", "fact", "--limit", "3")
     assert len(rows(told)) == 3
-    assert told.stderr == f"these are 3 of {BATCH + 1}: --limit shows more\n"
+    assert told.stderr == f"these are 3 of {BATCH + 1}: --limit or --page shows more\n"
+    told = run("recall", "search", "fact", "--limit", "200", "--page", "2")
+    assert len(rows(told)) == BATCH + 1 - 400
+    assert told.stderr == f"these are 401 to {BATCH + 1} of {BATCH + 1}\n"
+    told = run("recall", "search", "fact", "--page", "999")
+    assert rows(told) == []
+    assert told.stderr == f"no page 999: there are {BATCH + 1} hits in all\n"
+
+
+def test_a_search_has_roles_dates_and_a_ranking(run: Run) -> None:
+    run("recall", "import", "said.jsonl")
+    assert [row[3] for row in rows(run("recall", "search", "--role", "assistant"))] == ["assistant"]
+    late = rows(run("recall", "search", "--start", "2023-05-01T09:01"))
+    assert [row[4] for row in late] == ["Only in summer."]
+    assert len(rows(run("recall", "search", "--start", "May 2023", "--end", "2023-05-01"))) == 2
+    assert rows(run("recall", "search", "--end", "before 2023")) == []
+    assert rows(run("recall", "search", "pier", "--ranking", "blend"))
+    wrong = run("recall", "search", "--start", "5/8/2026")
+    assert (wrong.exit_code, "not a date" in wrong.stderr) == (1, True)
+    assert run("recall", "search", "--ranking", "recent_confident").exit_code == 2

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from pagedaemon.cli.finding import between, search_options, tell_more
 from pagedaemon.cli.opening import Place, agent_options
 from pagedaemon.cli.progress import progress, remark
 from pagedaemon.cli.screen import Screen, amount, one_line, stamp
@@ -17,9 +18,6 @@ from pagedaemon.memory.documents import BATCH, Loaded
 from pagedaemon.memory.markup import Format
 from pagedaemon.messages import LABELS
 from pagedaemon.sync.handles import Agent
-
-HITS = 10
-"""How many hits a search shows unless told otherwise."""
 
 
 @click.group()
@@ -127,7 +125,7 @@ def unload_document(store: str | None, space: str, app: str | None, agent: str, 
 @archive.command("search")
 @agent_options
 @click.option("--tag", "tags", multiple=True, help="Only what has it; of several, any.")
-@click.option("--limit", type=click.IntRange(1), default=HITS, show_default=True, help="Of hits.")
+@search_options("records", "stored")
 @click.argument("words", nargs=-1)
 def search_archive(
     store: str | None,
@@ -136,15 +134,27 @@ def search_archive(
     agent: str,
     tags: tuple[str, ...],
     limit: int,
+    page: int,
+    ranking: str,
+    start: str | None,
+    end: str | None,
     words: tuple[str, ...],
 ) -> None:
     """Passages with any of these WORDS, best first; without words the newest."""
+    first, last = between(start, end)
     with Place(store, space, app).opened() as (where, _):
-        found = where.agents.get(agent).archive.search(" ".join(words), tags=tags, page_size=limit)
+        found = where.agents.get(agent).archive.search(
+            " ".join(words),
+            tags=tags,
+            start=first,
+            end=last,
+            ranking=ranking,
+            page=page,
+            page_size=limit,
+        )
     rows = [
         (hit.id, stamp(hit.created_at), hit.kind, hit.source[1] or "-", hit.text)
         for hit in found.hits
     ]
     Screen().table(("passage", "UTC", "kind", "source", "text"), rows)
-    if found.total > len(rows):
-        remark(f"these are {len(rows):,} of {found.total:,}: --limit shows more")
+    tell_more(found)

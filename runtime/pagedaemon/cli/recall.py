@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
+from pagedaemon.cli.finding import between, search_options, tell_more
 from pagedaemon.cli.opening import Place, agent_options
-from pagedaemon.cli.progress import progress, remark
+from pagedaemon.cli.progress import progress
 from pagedaemon.cli.screen import Screen, amount, one_line, stamp
 from pagedaemon.config import IMPORTED
 from pagedaemon.memory.documents import BATCH
 from pagedaemon.memory.history import Imported, OnError
+from pagedaemon.messages import Role
 from pagedaemon.sync.handles import Agent
-
-HITS = 10
-"""How many hits a search shows unless told otherwise."""
 
 
 @click.group()
@@ -98,18 +99,45 @@ def _import(
 
 @recall.command("search")
 @agent_options
-@click.option("--limit", type=click.IntRange(1), default=HITS, show_default=True, help="Of hits.")
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice(get_args(Role)),
+    multiple=True,
+    help="Only messages of it; of several, any.",
+)
+@search_options("messages", "said")
 @click.argument("words", nargs=-1)
 def search_recall(
-    store: str | None, space: str, app: str | None, agent: str, limit: int, words: tuple[str, ...]
+    store: str | None,
+    space: str,
+    app: str | None,
+    agent: str,
+    roles: tuple[Role, ...],
+    limit: int,
+    page: int,
+    ranking: str,
+    start: str | None,
+    end: str | None,
+    words: tuple[str, ...],
 ) -> None:
     """Messages with any of these WORDS, best first; without words the newest."""
+    first, last = between(start, end)
     with Place(store, space, app).opened() as (where, _):
         who = where.agents.get(agent)
-        found = who.recall.search(" ".join(words), page_size=limit)
+        found = who.recall.search(
+            " ".join(words),
+            roles=roles,
+            start=first,
+            end=last,
+            ranking=ranking,
+            page=page,
+            page_size=limit,
+        )
         names = {one.id: one.name for one in who.conversations.list()}
     rows = [
         (
+            hit.id,
             stamp(hit.message.created_at),
             names.get(hit.conversation_id, hit.conversation_id),
             hit.message.author or hit.message.role,
@@ -117,6 +145,5 @@ def search_recall(
         )
         for hit in found.hits
     ]
-    Screen().table(("UTC", "conversation", "who", "text"), rows)
-    if found.total > len(rows):
-        remark(f"these are {len(rows):,} of {found.total:,}: --limit shows more")
+    Screen().table(("message", "UTC", "conversation", "who", "text"), rows)
+    tell_more(found)
