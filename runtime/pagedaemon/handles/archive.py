@@ -189,7 +189,10 @@ class AsyncArchive:
                 recency of use and importance, each scaled over what was found, in equal parts;
                 `generative_agents_fixed` scales each over its whole range. `blend`: 0.6 meaning,
                 0.25 recency of use with a half-life of 30 days, 0.15 names. `recent_confident`: the
-                three newest whose confidence is at least 0.8, whatever the query.
+                three newest whose confidence is at least 0.8, whatever the query. Only `default`
+                has every match on some page: `generative_agents` ranks the nearest 100 and the best
+                100 by words, `blend` 30 and 30, and the total is of these. Without words nothing is
+                ranked, and only `recent_confident` differs.
             refresh: notes that the hits of this page were used, as the agent's own searches do:
                 `uses` and `used_at`, which recency goes by. Without it a search only reads.
 

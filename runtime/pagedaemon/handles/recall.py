@@ -100,7 +100,8 @@ class AsyncRecall:
             sure: as the agent's own searches: nothing that is only far, and nothing at all where
                 nothing found is likely to answer.
             ranking: by what they are ranked, as `archive.search` says. Nobody rates messages, and
-                their last use is when they were said; there is no `recent_confident` of them.
+                their last use is when they were said; there is no `recent_confident` of them. By
+                the formulas a time in words is no more than words.
 
         Raises:
             NotFound: the agent was deleted.
