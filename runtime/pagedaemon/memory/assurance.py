@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pagedaemon.memory import days
 from pagedaemon.memory.search import Near
+from pagedaemon.memory.spans import MONTHS, WEEKDAYS
 from pagedaemon.store import fulltext
 from pagedaemon.store.function_words import plain, says_little
 from pagedaemon.store.transaction import Transaction
@@ -53,7 +53,7 @@ LEAST_COVERED = 0.19
 """The least coverage that does where there are no cosines."""
 
 
-_DATES = frozenset((*days.DAYS, *days.MONTHS))
+_DATES = frozenset((*WEEKDAYS, *MONTHS))
 
 
 @dataclass(frozen=True, slots=True)
