@@ -44,7 +44,7 @@ RECALL = 0.78
 """Of the turns that answer, how many are to be among the ten that are shown."""
 
 _COUNTER = TokenCounter("gpt-4o")
-_HIT = re.compile(r"^- (message-\S+) · ", re.MULTILINE)
+_HIT = re.compile(r"^- (\S+#\d+) · ", re.MULTILINE)
 
 
 @dataclass
@@ -93,8 +93,11 @@ async def questions_of(dialog: Dialog, folder: Path, embedder: str | None) -> Sp
             await runtime.reindex()
         keys = {(turn.at, turn.speaker, turn.text): turn.key for turn in dialog.turns}
         page = await agent.recall.search(page_size=len(dialog.turns))
+        names = {one.id: one.name for one in await agent.conversations.list()}
         key_of = {
-            hit.message.id: keys[hit.message.created_at, str(hit.message.author), hit.message.text]
+            f"{names[hit.conversation_id]}#{hit.message.seq}": keys[
+                hit.message.created_at, str(hit.message.author), hit.message.text
+            ]
             for hit in page.hits
         }
         pasted = _COUNTER.message_tokens({"role": "user", "content": whole(dialog)})

@@ -140,7 +140,20 @@ async def test_roles_filter_and_name_who_spoke(tmp_path: Path) -> None:
         assert {line.split(" · ")[2] for line in shown} == who
 
 
-async def test_hit_of_another_conversation_carries_an_id_that_can_be_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "ref"),
+    [
+        ("monday", "[monday#1"),
+        ("2026-11-30.standup", "[2026-11-30.standup#1"),
+        ("東京", "[東京#1"),
+        ("a room of its own", "[message-"),
+        ("odd#1", "[message-"),
+        ("n" * 40, "[message-"),
+    ],
+)
+async def test_hit_of_another_conversation_carries_a_reference_that_can_be_read(
+    tmp_path: Path, name: str, ref: str
+) -> None:
     def mind(request: Request) -> Reply:
         seen = view(request)
         found = seen.results.get("conversation_search")
@@ -154,11 +167,11 @@ async def test_hit_of_another_conversation_carries_an_id_that_can_be_read(tmp_pa
         return call("read_page", id=ref, heartbeat=True)
 
     async with world(tmp_path, mind) as (agent, *_):
-        other = await agent.conversations.ensure("other")
+        other = await agent.conversations.ensure(name)
         await other.send("a kumquat in another room")
         shown = await look(agent)
     assert "a kumquat in another room" in shown
-    assert "[message-" in shown
+    assert ref in shown
 
 
 @pytest.mark.parametrize("word", ["東京", "서울", "寿司", "ไทย"])

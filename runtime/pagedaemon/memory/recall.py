@@ -4,6 +4,7 @@ hand."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -106,12 +107,14 @@ class SearchMessages:
                 "results/nothing_found",
                 {"query": asked, "total_searched": searched, "pending": self.pending},
             )
+        elsewhere = {hit.conversation_id for hit in hits} - {acting.conversation_id}
+        names = {acting.conversation_id: "", **rows.names(tx, elsewhere)}
         return Told(
             "results/messages",
             {
                 "query": asked,
                 "timezone": acting.timezone,
-                "hits": [_shown(hit, acting) for hit in hits],
+                "hits": [_shown(hit, names[hit.conversation_id], acting.timezone) for hit in hits],
                 "first": offset + 1,
                 "total": total,
                 "next_page": self.page + 1 if offset + len(hits) < total else None,
@@ -131,20 +134,24 @@ class SearchMessages:
         )
 
 
-def _shown(hit: MessageHit, acting: Acting) -> dict[str, str]:
+def _shown(hit: MessageHit, conversation: str, timezone: str) -> dict[str, str]:
     message = hit.message
     return {
-        "ref": _ref(hit, acting),
-        "date": local_minute(message.created_at, acting.timezone),
+        "ref": _ref(message, conversation),
+        "date": local_minute(message.created_at, timezone),
         "who": speaker(message),
         "text": _excerpt(rows.searched_text(replace(message, author=None))),
     }
 
 
-def _ref(hit: MessageHit, acting: Acting) -> str:
-    """The number within this conversation; the id for a message of another one."""
-    here = hit.conversation_id == acting.conversation_id
-    return f"#{hit.message.seq}" if here else hit.message.id
+_BRIEF = re.compile(r"[\w.-]{0,24}")
+"""A name that can stand before a number: an id takes a model some 25 tokens a hit."""
+
+
+def _ref(message: Message, conversation: str) -> str:
+    """The number, and before it the name of a conversation that is not this one; the id where that
+    name is long or of more than one word."""
+    return f"{conversation}#{message.seq}" if _BRIEF.fullmatch(conversation) else message.id
 
 
 def speaker(message: Message) -> str:

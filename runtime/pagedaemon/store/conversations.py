@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -413,13 +413,26 @@ def set_pinned(tx: Transaction, message_ids: Sequence[str], pinned: bool) -> Non
     tx.execute(update(messages).where(messages.c.id.in_(list(message_ids))).values(pinned=pinned))
 
 
+def names(tx: Transaction, ids: Collection[str]) -> dict[str, str]:
+    """The names of conversations, by id."""
+    query = select(conversations.c.id, conversations.c.name)
+    return (
+        {row[0]: row[1] for row in tx.all(query.where(conversations.c.id.in_(ids)))} if ids else {}
+    )
+
+
 def by_ref(tx: Transaction, agent_id: str, conversation_id: str, ref: str) -> Message | None:
-    """A message of an agent by its id, or by its number in this conversation."""
+    """A message of an agent by its id, by its number in this conversation (`#12`), or by the name
+    of one and the number there (`monday#12`)."""
     query = select(*_MESSAGE).where(messages.c.agent_id == agent_id)
-    number = ref.removeprefix("#")
+    name, _, number = ref.rpartition("#")
     if number.isdecimal() and number.isascii():
+        named = select(conversations.c.id).where(
+            conversations.c.agent_id == agent_id, conversations.c.name == name
+        )
         query = query.where(
-            messages.c.conversation_id == conversation_id, messages.c.seq == int(number[:18])
+            messages.c.conversation_id == (named.scalar_subquery() if name else conversation_id),
+            messages.c.seq == int(number[:18]),
         )
     else:
         query = query.where(messages.c.id == ref)
