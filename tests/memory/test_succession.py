@@ -134,3 +134,16 @@ async def test_a_number_that_is_asked_for_comes_first_among_its_like(
     await say(lin, *(("Lin", f"Order {1000 + n} was paid by c{n:03d}.") for n in range(60)))
     for search in (lin.archive.search, lin.recall.search):
         assert "Order 1020 " in (await search(query)).hits[0].text
+
+
+@pytest.mark.parametrize("later", ["I live in Leeds", "I live in Leeds now"])
+async def test_of_two_memories_that_are_all_there_are_the_newer_comes_first(
+    lin: AsyncAgent, later: str
+) -> None:
+    await say(lin, ("Lin", "I live in Porto"), ("Lin", later))
+    assert [hit.text for hit in await asked(lin, "Where does Lin live?")] == [
+        later,
+        "I live in Porto",
+    ]
+    past = await asked(lin, "Where did Lin live on 1 March 2022?")
+    assert past[0].text == "I live in Porto"

@@ -172,6 +172,8 @@ def _scaled(cosines: Mapping[str, float]) -> dict[str, float]:
     if not cosines:
         return {}
     least, most = min(cosines.values()), max(cosines.values())
+    if len(cosines) < DEPTH:
+        least = min(0.0, least)  # the farthest of a few need not be far
     span = most - least
     return {one: (value - least) / span if span > 0 else 1.0 for one, value in cosines.items()}
 
