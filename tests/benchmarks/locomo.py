@@ -41,7 +41,8 @@ from figures import SHARED, needed, table, write_json
 
 from pagedaemon import AsyncAgent, AsyncRuntime
 from pagedaemon.llm.embedding.minilm import MiniLM
-from pagedaemon.store.fulltext import day_words, match_expression
+from pagedaemon.store.fulltext import day_words
+from pagedaemon.store.terms import match_expression
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,48 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import JSON, Insert, Table, delete, insert, select, text
+from sqlalchemy import delete, select, text
+from tests.store.texts import NOW, Find, Put, filled, matched, owners, store
 
-from pagedaemon.store import fulltext
+from pagedaemon.store import fulltext, terms
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.fulltext import MATCHING, Kind, Said, match_expression
-from pagedaemon.store.tables import (
-    Instant,
-    agents,
-    archives,
-    conversations,
-    messages,
-    passages,
-)
+from pagedaemon.store.fulltext import MATCHING, Said
+from pagedaemon.store.tables import archives, messages, passages
+from pagedaemon.store.terms import match_expression
 from pagedaemon.store.transaction import Transaction
-
-NOW = datetime(2026, 11, 30, tzinfo=UTC)
-Find = Callable[[str], list[str]]
-Put = Callable[..., None]
-
-
-def filled(table: Table, **given: Any) -> Insert:
-    """An insert that gives every column that needs a value one."""
-    values = dict(given)
-    for column in table.columns:
-        if column.name in given or column.nullable or column.default is not None:
-            continue
-        if isinstance(column.type, Instant):
-            values[column.name] = NOW
-        elif isinstance(column.type, JSON):
-            values[column.name] = {}
-        else:
-            values[column.name] = column.type.python_type()
-    return insert(table).values(values)
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +27,6 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     pool = StorePool()
     path = tmp_path_factory.mktemp("fulltext") / "space.db"
     database = Database.open(path, space="lin", pool=pool)
-
-    def owners(tx: Transaction) -> None:
-        for agent in ("ada", "bob"):
-            tx.execute(filled(agents, id=agent, name=agent))
-            tx.execute(filled(conversations, id=f"{agent}-main", agent_id=agent))
-        tx.execute(filled(archives, id="archive"))
-
     database.write_now(owners)
     yield database
     database.close()
@@ -68,25 +36,6 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 @pytest.fixture(autouse=True)
 def _emptied(database: Database) -> None:
     database.write_now(lambda tx: (tx.execute(delete(messages)), tx.execute(delete(passages))))
-
-
-def store(tx: Transaction, texts: dict[str, str], agent: str = "ada") -> None:
-    for seq, (name, words) in enumerate(texts.items()):
-        owner = {"agent_id": agent, "conversation_id": f"{agent}-main"}
-        tx.execute(filled(messages, id=name, seq=seq, text=words, **owner))
-    place = enumerate(texts.items(), 1)
-    said = [Said(name, f"{agent}-main", seq, NOW, words) for seq, (name, words) in place]
-    fulltext.index_messages(tx, said)
-
-
-def matched(tx: Transaction, kind: Kind, query: str) -> list[str]:
-    """Names of what a query finds, best first."""
-    asked = fulltext.telling(tx, kind, query)
-    if asked is None:
-        return []
-    found = MATCHING[kind]
-    ordered = select(found.c.id).order_by(found.c.score.desc(), found.c.id)
-    return [row[0] for row in tx.all(ordered, asked.values)]
 
 
 LITERAL = {"literal_binds": True}
@@ -186,29 +135,6 @@ def test_any_of_the_words_will_do(put: Put, find: Find) -> None:
     assert sorted(find("apples or pears")) == ["a", "b"]
 
 
-def test_words_that_too_many_have_count_only_beside_what_has_the_rarer_ones(
-    put: Put, find: Find
-) -> None:
-    others = {f"ada{n}": "Ada: nothing much" for n in range(fulltext.LEAST_COMMON)}
-    put(
-        asked="Bob: so, where?",
-        answer="Ada: by the lake",
-        then="Bob: a kayak?",
-        yes="Ada: yes",
-        **others,
-        late="Bob: the lake",
-    )
-    assert find("Ada kayak") == ["then", "yes", "answer"], "and none of all else that she said"
-    assert find("kayak") == ["then"]
-    assert len(find("Ada")) == len(others) + 2, "where there is no rarer word"
-    assert len(find("Ada unheardof")) == len(others) + 2
-
-
-def test_in_few_messages_no_word_is_too_common(put: Put, find: Find) -> None:
-    put(a="Ada: by the lake", b="Ada: a kayak", c="Ada: nothing", d="Ada: much")
-    assert set(find("Ada kayak")) == {"a", "b", "c", "d"}
-
-
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -286,7 +212,7 @@ def test_a_very_long_query_is_cut_and_answered(put: Put, find: Find) -> None:
     assert find(long) == ["it"]
     expression = match_expression(long)
     assert expression is not None
-    assert expression.count(" OR ") == fulltext.MOST_TERMS - 1
+    assert expression.count(" OR ") == terms.MOST_TERMS - 1
 
 
 def test_new_words_replace_the_old(database: Database, put: Put, find: Find) -> None:
@@ -442,56 +368,6 @@ def test_any_word_is_found_in_any_company(
         return matched(tx, "message", word)
 
     assert database.write_now(stored_and_found) == ["it"]
-
-
-class TestCoverage:
-    """How much of a query a text covers: what can be compared between queries."""
-
-    @pytest.fixture
-    def covered(self, database: Database) -> Callable[..., dict[str, float]]:
-        return lambda query, *names: database.read_now(
-            lambda tx: fulltext.coverage(
-                tx, "message", fulltext.weighed(tx, "message", query), names
-            )
-        )
-
-    def test_all_words_are_one_none_are_nothing_and_rare_ones_count_more(
-        self, put: Put, covered: Callable[..., dict[str, float]]
-    ) -> None:
-        put(all="the blue harbours", rare="harbour", often="the", none="tea")
-        put("bob", more="the the", again="the sea")
-        found = covered("The blue harbour", "all", "rare", "often", "none")
-        assert found["all"] == pytest.approx(1)
-        assert found["all"] > found["rare"] > found["often"] > found["none"] == 0
-
-    def test_what_stands_nowhere_is_missed(
-        self, put: Put, covered: Callable[..., dict[str, float]]
-    ) -> None:
-        put(one="harbour", two="tea")
-        assert covered("harbour", "one")["one"] == pytest.approx(1)
-        assert covered("harbour zeppelin", "one")["one"] == pytest.approx(1 / 2)
-
-    def test_of_a_long_query_a_text_needs_the_rarest_words_alone(
-        self, put: Put, covered: Callable[..., dict[str, float]]
-    ) -> None:
-        rare = " ".join(f"word{number}" for number in range(fulltext.MOST_WEIGHED))
-        put(it=rare, **{f"x{number}": "the a of" for number in range(3)})
-        assert covered(f"the {rare} a of", "it")["it"] == pytest.approx(1)
-
-    @pytest.mark.parametrize("query", ["", "?!", "nowhere"])
-    def test_a_query_that_finds_nothing_covers_nothing(
-        self, put: Put, covered: Callable[..., dict[str, float]], query: str
-    ) -> None:
-        put(it="harbour")
-        assert covered(query, "it") == {"it": 0.0}
-        assert covered("harbour") == {}
-
-    def test_scripts_without_spaces_are_covered_too(
-        self, put: Put, covered: Callable[..., dict[str, float]]
-    ) -> None:
-        put(it="私は東京に住んでいます", other="お茶")
-        found = covered("東京", "it", "other")
-        assert found == {"it": pytest.approx(1), "other": 0.0}
 
 
 class TestNeighbours:

@@ -8,23 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.store.test_fulltext import Find, Put, filled, matched, store
+from tests.store.texts import Find, Put, matched, owners, store
 
 from pagedaemon.store.database import Database, StorePool
 from pagedaemon.store.spelling import MESSAGES, _apart_by_one, compounds, slips
-from pagedaemon.store.tables import agents, conversations
-from pagedaemon.store.transaction import Transaction
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     pool = StorePool()
     database = Database.open(tmp_path / "space.db", space="lin", pool=pool)
-
-    def owners(tx: Transaction) -> None:
-        tx.execute(filled(agents, id="ada", name="ada"))
-        tx.execute(filled(conversations, id="ada-main", agent_id="ada"))
-
     database.write_now(owners)
     yield database
     database.close()

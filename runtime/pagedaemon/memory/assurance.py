@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pagedaemon.memory.search import Near
 from pagedaemon.memory.spans import MONTHS, WEEKDAYS
-from pagedaemon.store import fulltext
+from pagedaemon.store import asking, fulltext, terms
 from pagedaemon.store.function_words import plain, says_little
 from pagedaemon.store.transaction import Transaction
 
@@ -86,7 +86,7 @@ def doubt(
     asked = _weighed(tx, kind, words, speakers)
     if not asked.weights:
         return None
-    if max(fulltext.coverage(tx, kind, asked, best).values(), default=1.0) >= PLAIN:
+    if max(asking.coverage(tx, kind, asked, best).values(), default=1.0) >= PLAIN:
         return None
     absent = [name for name in _names(words, kind) if f'"{name}"' not in asked.weights]
     names = [name for name in (*speakers, *absent) if name]
@@ -107,9 +107,9 @@ def _without(names: Collection[str], text: str) -> str:
 
 def _weighed(
     tx: Transaction, kind: fulltext.Kind, query: str, speakers: Collection[str]
-) -> fulltext.Weighed:
+) -> asking.Weighed:
     known = _names(query, kind)
-    return fulltext.weighed(tx, kind, query, telling=True, without=speakers, known=known)
+    return asking.weighed(tx, kind, query, telling=True, without=speakers, known=known)
 
 
 def _names(query: str, kind: fulltext.Kind) -> list[str]:
@@ -120,7 +120,7 @@ def _names(query: str, kind: fulltext.Kind) -> list[str]:
         return []
     names = [
         word
-        for word in fulltext.words_of(query)[1:]
+        for word in terms.words_of(query)[1:]
         if word[:1].isupper() and not says_little(word) and word.lower().rstrip("s") not in _DATES
     ]
     return names if len(names) == 1 else []
@@ -161,7 +161,7 @@ def _covered(weights: Mapping[str, float], asked: Worded, said: Sequence[Worded]
         rows.setdefault(plain(word), []).append(place)
     known = likeness = 0.0
     for term, weight in weights.items():
-        places = [at for word in fulltext.words_of(term) for at in rows.get(plain(word), ())]
+        places = [at for word in terms.words_of(term) for at in rows.get(plain(word), ())]
         if places:
             known += weight
             likeness += weight * float(nearest[places].mean())
@@ -189,7 +189,7 @@ def answered(
     asked = _weighed(tx, kind, words, speakers)
     if not asked.weights:
         return True  # there is nothing to tell it by
-    covered = fulltext.coverage(tx, kind, asked, best)
+    covered = asking.coverage(tx, kind, asked, best)
     if near is None or not near.cosines:
         return max(covered.values()) >= LEAST_COVERED
     if max(covered.values()) >= PLAIN:
@@ -204,8 +204,8 @@ def answered(
 
 def _signed(tx: Transaction, kind: fulltext.Kind, words: str, best: Sequence[str]) -> bool:
     """Whether a sign of the query stands in what was found, 🎉 for one: no word weighs it."""
-    signs = fulltext.signs(words)
-    texts = fulltext.own_texts(tx, kind, best, fulltext.MOST_CHARACTERS) if signs else {}
+    signs = terms.signs(words)
+    texts = fulltext.own_texts(tx, kind, best, terms.MOST_CHARACTERS) if signs else {}
     return any(sign in text for sign in signs for text in texts.values())
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pagedaemon.events import BlockChange
 from pagedaemon.messages import Label
 from pagedaemon.store.candidates import Allowed
-from pagedaemon.store.fulltext import match_expression
 from pagedaemon.store.journal import Letter
+from pagedaemon.store.terms import match_expression
 from pagedaemon.store.transaction import Transaction
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from pagedaemon.store import fulltext
+from pagedaemon.store import terms
 from pagedaemon.store.function_words import says_little
 
 STEM = 5
@@ -41,9 +41,9 @@ def lost(query: str, best: str, other: str, *, speaker: str | None = None) -> bo
     named = [*_phrases(query), *_exact(query)]
     if any(_stands(one, best) and not _stands(one, other) for one in named):
         return True
-    his = stems(fulltext.words_of(speaker or ""))
-    missing = (_telling(query) - his) & stems(fulltext.words_of(best))
-    missing -= stems(fulltext.words_of(other))
+    his = stems(terms.words_of(speaker or ""))
+    missing = (_telling(query) - his) & stems(terms.words_of(best))
+    missing -= stems(terms.words_of(other))
     return bool(missing) and (_is_list(query) or _parallel(best, other))
 
 
@@ -80,17 +80,17 @@ def _stands(named: str, text: str) -> bool:
 
 
 def _telling(query: str) -> frozenset[str]:
-    return stems(word for word in fulltext.words_of(query) if not says_little(word))
+    return stems(word for word in terms.words_of(query) if not says_little(word))
 
 
 def _is_list(query: str) -> bool:
-    words = fulltext.words_of(query)
-    if fulltext.has_unspaced(query) and len("".join(query.split())) > SHORT:
+    words = terms.words_of(query)
+    if terms.has_unspaced(query) and len("".join(query.split())) > SHORT:
         return False
     return not any(map(says_little, words))
 
 
 def _parallel(one: str, other: str) -> bool:
-    first, second = (Counter(map(str.casefold, fulltext.words_of(text))) for text in (one, other))
+    first, second = (Counter(map(str.casefold, terms.words_of(text))) for text in (one, other))
     both = first.total() + second.total()
     return both > 0 and 2 * (first & second).total() / both >= PARALLEL

@@ -19,8 +19,8 @@ from pagedaemon.memory.effects import Nearby, nearby
 from pagedaemon.memory.recall import speaker
 from pagedaemon.memory.search import Near, blank_is_none
 from pagedaemon.messages import Label, Message
+from pagedaemon.store import asking, passages
 from pagedaemon.store import conversations as rows
-from pagedaemon.store import fulltext, passages
 from pagedaemon.store import recall as messages
 from pagedaemon.store.candidates import Allowed, Candidates
 from pagedaemon.store.database import Database
@@ -140,7 +140,7 @@ def _rated(
         return []
     floor = None if near is None else near.floor
     rated = []
-    for one, covered in fulltext.coverage(tx, kind, fulltext.weighed(tx, kind, words), ids).items():
+    for one, covered in asking.coverage(tx, kind, asking.weighed(tx, kind, words), ids).items():
         if floor is None:
             # No cosines, or those of a model of which nobody knows what they are worth.
             enough = covered >= WORDS_FLOOR

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pagedaemon.memory import naming
-from pagedaemon.store import fulltext, vectors
+from pagedaemon.store import fulltext, terms, vectors
 from pagedaemon.store.function_words import says_little
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.store.vectors import Vector
@@ -146,8 +146,8 @@ class _Words:
     @classmethod
     def of(cls, text: str, speaker: str | None) -> _Words:
         # Who speaks is part of what is searched, and would make all that he says alike.
-        his = {word.casefold() for word in fulltext.words_of(speaker or "")}
-        found = [word for word in fulltext.words_of(text) if word.casefold() not in his]
+        his = {word.casefold() for word in terms.words_of(speaker or "")}
+        found = [word for word in terms.words_of(text) if word.casefold() not in his]
         return cls(
             naming.stems(word for word in found if not says_little(word)), max(1, len(found))
         )
@@ -159,13 +159,13 @@ class _Words:
 
 def names_of(query: str) -> frozenset[str]:
     """Stems of the words with a capital, which most scripts give to names."""
-    words = fulltext.words_of(query)
+    words = terms.words_of(query)
     return naming.stems(word for word in words if word[:1].isupper() and not says_little(word))
 
 
 def names_in(names: frozenset[str], text: str) -> float:
     """The share of these names that a text has; 0 of none."""
-    return len(names & naming.stems(fulltext.words_of(text))) / len(names) if names else 0.0
+    return len(names & naming.stems(terms.words_of(text))) / len(names) if names else 0.0
 
 
 def _scaled(cosines: Mapping[str, float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlalchemy import ColumnElement, FromClause, Select, Subquery, Table, bindparam, func, select
 from sqlalchemy.sql.selectable import TableValuedAlias
 
-from pagedaemon.store import fulltext
+from pagedaemon.store import asking, fulltext, terms
 from pagedaemon.store.transaction import AnyRow, Transaction
 
 MOST_READ = fulltext.MOST_MATCHES
@@ -142,16 +142,16 @@ class Searched:
         Args:
             signs: where no word is found, what has the signs beside them.
         """
-        asked = fulltext.telling(tx, self.shape.kind, words)
+        asked = asking.telling(tx, self.shape.kind, words)
         found = Matches({}, 0) if asked is None else self._by_words(tx, asked)
-        beside = fulltext.signs(words) if signs and not found.total else []
+        beside = terms.signs(words) if signs and not found.total else []
         if not beside:
             return found
         total = tx.scalar(self.shape.with_signs, {**self.values, "signs": as_list(beside)})
         signed = self._of_signs(tx, beside, (), offset=0, limit=MOST_READ)
         return Matches(signed, int(total))
 
-    def _by_words(self, tx: Transaction, asked: fulltext.Asked) -> Matches:
+    def _by_words(self, tx: Transaction, asked: asking.Asked) -> Matches:
         values = {**self.values, **asked.values}
         if not asked.broad:
             rows = tx.all(self.shape.best, {**values, "limit": MOST_READ})
@@ -186,7 +186,7 @@ class Searched:
         unread = [one for one in there if one not in scores]
         asked = None
         if found.total > len(scores) and unread:
-            asked = fulltext.telling(tx, self.shape.kind, words)
+            asked = asking.telling(tx, self.shape.kind, words)
         if asked is not None:
             values = {**self.values, **asked.values, "ids": as_list(unread)}
             keywords.update(_scores(tx.all(self.shape.of_these, values)))
@@ -202,12 +202,12 @@ class Searched:
         limit: int,
     ) -> Mapping[str, ByWords]:
         """What else matches by words, with its score, best first."""
-        asked = fulltext.telling(tx, self.shape.kind, words)
+        asked = asking.telling(tx, self.shape.kind, words)
         page = {"without": as_list(without), "offset": offset, "limit": limit}
         found = {}
         if asked is not None:
             found = _scores(tx.all(self.shape.rest, {**self.values, **asked.values, **page}))
-        signs = [] if found else fulltext.signs(words)
+        signs = [] if found else terms.signs(words)
         return self._of_signs(tx, signs, without, offset=offset, limit=limit) if signs else found
 
     def _of_signs(

@@ -1,9 +1,7 @@
 """Keyword search: SQLite's FTS5 over messages and passages.
 
-Words are stemmed (Porter), folded in case and stripped of diacritics. Scripts written without
-spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Burmese) are indexed as overlapping pairs of
-characters, because a tokenizer that knows no words would take a sentence for one, and SQLite's
-trigrams cannot find a word of two letters.
+Words are stemmed (Porter), folded in case and stripped of diacritics. What texts and queries are
+cut into before that stands in `terms`; what of a query is looked for, in `asking`.
 
 What is indexed is a derived text, kept in a table of its own (`message_words`, `passage_words`)
 which the index takes as its content. So the exact words that were put in are at hand when they must
@@ -23,13 +21,9 @@ neighbours of what comes, goes or changes, so that no words stay beside a messag
 from __future__ import annotations
 
 import json
-import math
-import re
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -58,14 +52,10 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql.elements import UnaryExpression
 from sqlalchemy.sql.operators import custom_op
 
-from pagedaemon.store import spelling, writings
-from pagedaemon.store.function_words import says_little
+from pagedaemon.store.terms import as_indexed
 from pagedaemon.store.transaction import Transaction
 
 Kind = Literal["message", "passage"]
-
-# Marks (Mn, Mc) count as letters: without them Thai, Hindi and their like fall apart at every vowel
-# sign.
 
 
 def _beside(row: str) -> str:
@@ -86,6 +76,8 @@ def _beside(row: str) -> str:
         );"""
 
 
+# Marks (Mn, Mc) count as letters: without them Thai, Hindi and their like fall apart at every vowel
+# sign.
 SCHEMA: tuple[str, ...] = (
     """
     CREATE TABLE message_words (
@@ -179,28 +171,8 @@ SCHEMA: tuple[str, ...] = (
 )
 """The statements that make the index of a new store. Only SQLite has it."""
 
-MOST_TERMS = 64
-"""Words of a query that are looked for; later ones are left out."""
-
-MOST_CHARACTERS = 10_000
-"""Characters of a query that are read."""
-
 MOST_MATCHES = 1_000
-"""Texts beyond which a further, more frequent word of a query is left out by `telling`."""
-
-COMMON = 1 / 3
-"""Share of all messages beyond which a word that they have is `common`, from `LEAST_COMMON` on. Its
-idf is about 0 then, since it also stands beside most others: as a name does that each of two has
-before all that he says."""
-
-LEAST_COMMON = 100
-
-MOST_WEIGHED = 8
-"""Words of a long query that a text may be expected to have: the rarest."""
-
-LONGEST_WORD = 8
-"""Characters. A longer run of an unspaced script is taken for a sentence, looked for by its pairs
-alone."""
+"""Texts beyond which a further, more frequent word of a query is left out by `asking.telling`."""
 
 
 def _words(name: str) -> TableClause:
@@ -225,10 +197,11 @@ def _index(name: str) -> TableClause:
     return table(name, column(name, Text), column("rowid", Integer))
 
 
-_TABLES: dict[Kind, tuple[TableClause, TableClause]] = {
+TABLES: dict[Kind, tuple[TableClause, TableClause]] = {
     "message": (MESSAGE_WORDS, _index("messages_fts")),
     "passage": (_words("passage_words"), _index("passages_fts")),
 }
+"""By kind, what texts are found by, and the index of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +226,7 @@ def index_messages(tx: Transaction, said: Sequence[Said]) -> None:
                     "id": one.id,
                     "conversation_id": one.conversation_id,
                     "seq": one.seq,
-                    "text": _indexed(one.text),
+                    "text": as_indexed(one.text),
                     "day": day_words(one.at),
                 }
                 for one in said
@@ -269,6 +242,7 @@ def day_words(at: datetime) -> str:
 
 # Not those of `calendar`, which are in the language of whoever runs this.
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
 _MONTHS = (
     "January",
     "February",
@@ -299,7 +273,7 @@ def index_passage(tx: Transaction, passage_id: str, text: str) -> None:
 def index_passages(tx: Transaction, rows: Sequence[tuple[str, str]]) -> None:
     """`index_passage` for many: rows of (passage id, text)."""
     if rows:
-        values = [{"id": passage_id, "text": _indexed(text)} for passage_id, text in rows]
+        values = [{"id": passage_id, "text": as_indexed(text)} for passage_id, text in rows]
         tx.execute(_PUT_PASSAGE, values)
 
 
@@ -312,199 +286,18 @@ def optimize(tx: Transaction) -> None:
     """Merges the indexes into one piece each, which leaves nothing of rows that were taken out:
     until then their words stay in older pieces of the index, though no search finds them. Part of
     erasing; it rewrites the whole index."""
-    for _, index in _TABLES.values():
+    for _, index in TABLES.values():
         tx.execute(insert(index), {index.name: "optimize"})
 
 
 def indexed(kind: Kind) -> Select[tuple[str]]:
     """Ids of all that is searchable."""
-    words, _ = _TABLES[kind]
+    words, _ = TABLES[kind]
     return select(words.c.id)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What of a query is looked for."""
-
-    match: str
-    """An FTS5 expression."""
-    broad: bool
-    """It may match more than `MOST_MATCHES` texts."""
-    common: str | None = None
-    """One of the words that too many messages have to be told by. Such a message is found where
-    what stands beside it has the others."""
-
-    @property
-    def values(self) -> dict[str, str]:
-        """The parameters of `MATCHING`."""
-        found = {"match": self.match}
-        return found if self.common is None else {**found, "common": self.common}
-
-
-def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
-    """A query without the words that say least, where there are others; None if nothing in it is
-    searchable.
-
-    Function words (`function_words`) go first, unless they are quoted: without them, recall@10 on
-    the open LoCoMo conversations is 0.790 in place of 0.766 where no model is installed, and 0.812
-    in place of 0.786 with one. A word that stands in thousands of texts tells them hardly apart,
-    and scoring them all is what a search costs. So words are taken from the rarest on, as long as
-    all that they match stays under `MOST_MATCHES`; the rarest counts whatever it matches. Beside
-    a word that stands nowhere those count that it may have meant (`spelling`). Of those that count,
-    words that a third of all messages have (`COMMON`) are apart, where there are rarer ones: half
-    of the time of a search was spent on what they match, for no hit more.
-    """
-    terms = telling_terms(query)
-    if not terms:
-        return None
-    found, texts = _counted(tx, kind, terms)
-    room = MOST_MATCHES
-    kept: list[str] = []
-    for term, frequency in sorted(found.items(), key=lambda one: one[1]):
-        if frequency > room and room < MOST_MATCHES:
-            break
-        # Also what is in no text of its own: it may stand beside one, or be its date.
-        room -= frequency
-        kept.append(term)
-    for _, term, frequency in _meant(tx, kind, found):
-        if frequency <= room:
-            room -= frequency
-            terms.append(term)
-            kept.append(term)
-    common = _common(found, kept, texts) if kind == "message" else set()
-    # In the order in which they were asked for, so that the same words are the same query.
-    asked = [term for term in terms if term in kept]
-    others = " OR ".join(term for term in asked if term in common)
-    return Asked(
-        " OR ".join(term for term in asked if term not in common),
-        room < 0,
-        f"{_OWN} : ({others})" if others else None,
-    )
-
-
-def _common(found: Mapping[str, int], kept: Sequence[str], texts: int) -> set[str]:
-    """Those of the words that count which too many of the messages have, where some have a rarer
-    one.
-
-    Args:
-        found: in how many each stands.
-    """
-    most = max(LEAST_COMMON, COMMON * texts)
-    if not any(0 < found.get(term, 0) <= most for term in kept):
-        return set()
-    return {term for term in kept if found.get(term, 0) > most}
-
-
-def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
-    """Terms of a query that stand nowhere, each with one that may have been meant, and in how many
-    texts that stands: the same written otherwise (`writings`), else a slip (`spelling`). Parts of
-    compounds, which take longer, only where nothing else would be found.
-
-    Args:
-        found: the terms, and in how many texts each stands.
-    """
-    vocab = spelling.MESSAGES if kind == "message" else spelling.PASSAGES
-    nowhere = [term for term, frequency in found.items() if not frequency]
-    alone = len(nowhere) == len(found)
-    otherwise = list(_otherwise(tx, kind, list(found), nowhere)) if nowhere else []
-    yield from otherwise
-    known = {term for term, _, _ in otherwise}
-    for term in nowhere:
-        if term in known:
-            continue
-        word = term.strip('"')
-        if not word.isalpha() or _UNSPACED.search(word):
-            continue
-        likely = spelling.slips(tx, vocab, word)
-        if alone and not likely:
-            likely = spelling.compounds(tx, vocab, word)
-        for meant, frequency in likely:
-            # As a beginning: stemmed a second time it may be shorter.
-            yield term, f'"{meant}"*', frequency
-
-
-def _otherwise(
-    tx: Transaction, kind: Kind, terms: Sequence[str], nowhere: Sequence[str]
-) -> Iterator[tuple[str, str, int]]:
-    """Terms that stand nowhere, with the same as it is written in texts, and in how many."""
-    words = {term.strip('"'): term for term in terms if term[-1] == '"' and " " not in term}
-    missing = [word for word, term in words.items() if term in nowhere]
-    asked = [(other, [word]) for word in missing for other in writings.apart(word)]
-    asked += writings.joined(list(words), missing)
-    if not asked:
-        return
-    found = _frequencies(tx, kind, list(dict.fromkeys(other for other, _ in asked)))
-    for other, of in asked:
-        if found[other]:
-            yield from ((words[word], other, found[other]) for word in of)
-
-
-_OWN = "text"
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """What a query asks for, and how much each part of it tells."""
-
-    weights: Mapping[str, float]
-    """By term, the heaviest first."""
-    covering: Mapping[str, Sequence[str]]
-    """By term, what counts as it: itself, and what it may have meant where it stands nowhere."""
-
-
-def weighed(
-    tx: Transaction,
-    kind: Kind,
-    query: str,
-    *,
-    telling: bool = False,
-    without: Collection[str] = (),
-    known: Collection[str] = (),
-) -> Weighed:
-    """The `MOST_WEIGHED` heaviest terms of a query.
-
-    A word's weight is its idf, ln(1 + (N - n + 0.5) / (n + 0.5)), with n of N texts that have it
-    (Robertson and Zaragoza, 2009, in the form of Lucene, which is above 0 in the smallest index).
-    What stands nowhere weighs as much as what stands in one text; what `telling` would find too
-    frequent weighs nothing.
-
-    Args:
-        telling: function words do not count, where the query has others.
-        without: names whose words do not count either.
-        known: words that count only where they stand somewhere.
-    """
-    words, _ = _TABLES[kind]
-    left_out = {word.casefold() for name in without for word in words_of(name)}
-    asked = telling_terms(query) if telling else _query_terms(query)
-    terms = [term for term in asked if term.strip('"').casefold() not in left_out]
-    # The last number given: no less than there are texts, and known without counting them.
-    texts = int(tx.scalar(select(func.coalesce(func.max(words.c.number), 0))))
-    weights: dict[str, float] = {}
-    frequencies = _frequencies(tx, kind, terms)
-    covering = {term: [term] for term in terms}
-    for term, meant, _ in _meant(tx, kind, frequencies):
-        covering[term].append(meant)
-    only_known = {f'"{word.casefold()}"' for word in known}
-    for term, frequency in frequencies.items():
-        found = max(1, frequency)
-        if found <= MOST_MATCHES and (frequency or term.casefold() not in only_known):
-            weights[term] = math.log(1 + (max(texts - found, 0) + 0.5) / (found + 0.5))
-    heaviest = sorted(weights, key=lambda term: -weights[term])[:MOST_WEIGHED]
-    return Weighed({term: weights[term] for term in heaviest}, covering)
-
-
-def coverage(tx: Transaction, kind: Kind, asked: Weighed, ids: Sequence[str]) -> dict[str, float]:
-    """How much of a query the texts with these ids cover, from 0 to 1: the weight of its words that
-    they have over the weight of all. Comparable between queries, which the score of a match is
-    not."""
-    covered = dict.fromkeys(ids, 0.0)
-    match = MATCHING[kind]
-    for term, weight in asked.weights.items():
-        own = f"{_OWN} : ({' OR '.join(asked.covering[term])})"
-        for row in tx.all(select(match.c.id).where(match.c.id.in_(ids)), {"match": own}):
-            covered[row[0]] += weight
-    whole = sum(asked.weights.values())
-    return {one: weight / whole for one, weight in covered.items()} if whole else covered
+OWN = "text"
+"""The column of what a text is found by alone."""
 
 
 def read_texts(
@@ -512,7 +305,7 @@ def read_texts(
 ) -> dict[str, tuple[str, ...]]:
     """What these texts are found by, and then what stands beside them; only what is no longer than
     so many characters. Nothing of one that is not searchable."""
-    words, _ = _TABLES[kind]
+    words, _ = TABLES[kind]
     columns = (words.c.text, words.c.near) if kind == "message" else (words.c.text,)
     listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
     whole = func.length(words.c.text) <= bindparam("most")
@@ -537,26 +330,13 @@ def _own_texts(words: TableClause) -> Select[Any]:
     return select(words.c.id, text).where(words.c.id.in_(listed))
 
 
-_OWN_TEXTS = {kind: _own_texts(words) for kind, (words, _) in _TABLES.items()}
-
-
-def has_unspaced(text: str) -> bool:
-    """Whether something in it is of a script that is written without spaces."""
-    return _UNSPACED.search(text) is not None
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text as it is written, pairs of characters where it has no spaces."""
-    return _WORD.findall(_indexed(text))
-
-
-_WORD = re.compile(r"[^\W_]+")
+_OWN_TEXTS = {kind: _own_texts(words) for kind, (words, _) in TABLES.items()}
 
 
 def _matching(kind: Kind, most: int | None = None) -> Subquery:
     """What matches, with the columns `id`, `score`, `own` and `day`; only the best `most` unless
     None."""
-    words, index = _TABLES[kind]
+    words, index = TABLES[kind]
     asked = _matches(index, bindparam("match", type_=String()))
     scores = {name: _bm25(index, weights) for name, weights in _WEIGHTS[kind].items()}
     columns = [index.c.rowid, *(score.label(name) for name, score in scores.items())]
@@ -582,7 +362,6 @@ def _matches(index: TableClause, asked: BindParameter[str]) -> ColumnElement[boo
 _NOTHING = '""'
 """An FTS5 expression that nothing matches."""
 
-
 _WEIGHTS: dict[Kind, dict[str, tuple[float, ...]]] = {
     "message": {"score": (3.0, 2.0, 2.0), "own": (1.0, 0.0, 0.0), "day": (0.0, 1.0, 0.0)},
     "passage": {"score": (1.0,), "own": (1.0,), "day": (0.0,)},
@@ -595,7 +374,7 @@ def _bm25(index: TableClause, weights: Sequence[float]) -> ColumnElement[float]:
     return -func.bm25(index.c[index.name], *given, type_=Float)
 
 
-MATCHING: dict[Kind, Subquery] = {kind: _matching(kind) for kind in _TABLES}
+MATCHING: dict[Kind, Subquery] = {kind: _matching(kind) for kind in TABLES}
 """What matches the FTS5 expression in the parameter `match`: a message by its own words, whatever
 stands beside it or is its date, or by these where its own words match the expression in `common`.
 
@@ -605,37 +384,8 @@ Zaragoza, "The Probabilistic Relevance Framework", 2009) with its sign turned. T
 words match is asked of its score and not in the expression, which would have to hold every word
 twice and cost a third more."""
 
-BEST_MATCHING: dict[Kind, Subquery] = {kind: _matching(kind, MOST_MATCHES) for kind in _TABLES}
+BEST_MATCHING: dict[Kind, Subquery] = {kind: _matching(kind, MOST_MATCHES) for kind in TABLES}
 """The same, of the best `MOST_MATCHES` alone: for an expression that matches many more."""
-
-
-def match_expression(query: str) -> str | None:
-    """A query's words as an FTS5 expression; None if nothing in it is searchable.
-
-    Words are joined by OR and what stands in double quotes must stand together. All else is taken
-    as blank space, so that no text is a syntax error or a command.
-    """
-    return " OR ".join(_query_terms(query)) or None
-
-
-def _query_terms(query: str) -> list[str]:
-    return list(islice(dict.fromkeys(_terms(_folded(query[:MOST_CHARACTERS]))), MOST_TERMS))
-
-
-def telling_terms(query: str) -> list[str]:
-    """The terms of a query that are no function words; all of them where it has no others."""
-    terms = _terms(_folded(query[:MOST_CHARACTERS]), function_words=False)
-    return list(islice(dict.fromkeys(terms), MOST_TERMS)) or _query_terms(query)
-
-
-def signs(query: str) -> list[str]:
-    """The signs of a query beyond ASCII, each run as it stands in texts: emoji, arrows, currencies.
-    The index has none of them."""
-    text = _folded(query[:MOST_CHARACTERS])
-    if text.isascii():
-        return []
-    kept = (char if _is_sign(char) else " " for char in text.replace(_AS_PICTURE, ""))
-    return list(islice(dict.fromkeys("".join(kept).split()), MOST_TERMS))
 
 
 def has_signs(kind: Kind, text_id: ColumnElement[str]) -> ColumnElement[bool]:
@@ -643,112 +393,14 @@ def has_signs(kind: Kind, text_id: ColumnElement[str]) -> ColumnElement[bool]:
 
     It is read in full: an index of signs would cost each text, and few ask for them.
     """
-    words, _ = _TABLES[kind]
+    words, _ = TABLES[kind]
     sign = func.json_each(bindparam("signs")).table_valued("value")
     found = select(literal(1)).select_from(sign).where(func.instr(words.c.text, sign.c.value) > 0)
     return select(words.c.id).where(words.c.id == text_id, found.correlate(words).exists()).exists()
 
 
-_AS_PICTURE = "\ufe0f"
-"""Asks for a sign to be drawn in colour; it is written or not."""
-
-
-def _is_sign(char: str) -> bool:
-    return unicodedata.category(char) in ("So", "Sc", "Sk", "Sm") or char == "\u200d"
-
-
-_QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
-
-_UNSPACED = re.compile(
-    "(["
-    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59"  # Thai
-    "\u0e81-\u0edf"  # Lao
-    "\u1000-\u1049\u1050-\u109f"  # Burmese
-    "\u1100-\u11ff\uac00-\ud7fb"  # Hangul
-    "\u1780-\u17d3"  # Khmer
-    "\u3005-\u3007\u3021-\u3029\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
-    "\U00020000-\U0003ffff"  # Han, the rarer ones
-    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Kana
-    "]+)"
-)
-
-# Vowel points, written or not at the writer's pleasure.
-_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670]")
-
-
-def _folded(text: str) -> str:
-    """Full-width letters, ligatures and the like become the ordinary ones; optional points go."""
-    return text if text.isascii() else _POINTS.sub("", unicodedata.normalize("NFKC", text))
-
-
-def _pairs(run: str) -> list[str]:
-    return [run[at : at + 2] for at in range(len(run) - 1)]
-
-
-def _indexed(text: str) -> str:
-    return text if text.isascii() else _UNSPACED.sub(_apart, _folded(text))
-
-
-def _apart(match: re.Match[str]) -> str:
-    # The last character begins no pair; alone, it is found by those who look for it alone.
-    run = match[0]
-    return f" {' '.join([*_pairs(run), run[-1]])} "
-
-
-def _searchable(text: str) -> list[str]:
-    """What the index's tokenizer would find, marks that stand alone left out."""
-    kept = (char if _is_letter(char) or _is_mark(char) else " " for char in text)
-    return [word for word in "".join(kept).split() if any(map(_is_letter, word))]
-
-
-def _is_letter(char: str) -> bool:
-    category = unicodedata.category(char)
-    return category[0] in "LN" or category == "Co"
-
-
-def _is_mark(char: str) -> bool:
-    return unicodedata.category(char) in ("Mn", "Mc")
-
-
-def _terms(text: str, *, function_words: bool = True) -> Iterator[str]:
-    at = 0
-    for quoted in _QUOTED.finditer(text):
-        yield from _loose(text[at : quoted.start()], function_words)
-        yield from _phrase(quoted[1] or quoted[2] or "")
-        at = quoted.end()
-    yield from _loose(text[at:], function_words)
-
-
-def _loose(text: str, function_words: bool) -> Iterator[str]:
-    for word in _searchable(text):
-        for part in filter(None, _UNSPACED.split(word)):
-            if not _UNSPACED.match(part):
-                if function_words or not says_little(part):
-                    yield f'"{part}"'
-            elif len(part) == 1:
-                yield f'"{part}"*'
-            else:
-                pairs = _pairs(part)
-                if 1 < len(pairs) < LONGEST_WORD:
-                    yield f'"{" ".join(pairs)}"'
-                yield from (f'"{pair}"' for pair in pairs)
-
-
-def _phrase(text: str) -> Iterator[str]:
-    parts = [part for word in _searchable(text) for part in _UNSPACED.split(word) if part]
-    if not parts:
-        return
-    # A run at the end may go on in the text, so there it is looked for without the single last
-    # character.
-    last = parts[-1]
-    open_end = _UNSPACED.match(last) is not None
-    tokens = [_indexed(part) for part in parts[:-1]]
-    tokens.append(" ".join(_pairs(last)) or last if open_end else last)
-    yield f'"{" ".join(tokens)}"' + ("*" if open_end and len(last) == 1 else "")
-
-
 def _put_passage() -> Executable:
-    put = upsert(_TABLES["passage"][0])
+    put = upsert(TABLES["passage"][0])
     return put.on_conflict_do_update(index_elements=["id"], set_={"text": put.excluded.text})
 
 
@@ -772,39 +424,12 @@ def _put_message() -> Executable:
 
 # Made once: building such a statement takes longer than running it.
 _PUT_MESSAGE = _put_message()
+
 _PUT_PASSAGE = _put_passage()
 
 
-def _frequency(words: TableClause, index: TableClause) -> Select[Any]:
-    term = func.json_each(bindparam("terms")).table_valued("value")
-    # Counted only up to where it no longer matters.
-    found = select(literal(1)).where(index.c[index.name].op("MATCH")(term.c.value))
-    some = found.limit(bindparam("most")).correlate(term).subquery()
-    counted = select(func.count()).select_from(some).correlate(term).scalar_subquery()
-    # The last number given: no less than there are texts, and known without counting them.
-    texts = select(func.max(words.c.number)).scalar_subquery()
-    return select(term.c.value, counted, texts)
-
-
-_FREQUENCY = {kind: _frequency(*both) for kind, both in _TABLES.items()}
-
-
-def _counted(tx: Transaction, kind: Kind, terms: Sequence[str]) -> tuple[dict[str, int], int]:
-    """In how many texts each term stands, up to one more than `MOST_MATCHES`, and how many texts
-    there are at most."""
-    asked = {f"{_OWN} : {term}": term for term in terms}
-    values = {"terms": json.dumps(list(asked)), "most": MOST_MATCHES + 1}
-    rows = tx.all(_FREQUENCY[kind], values)
-    return {asked[row[0]]: row[1] for row in rows}, rows[0][2] or 0 if rows else 0
-
-
-def _frequencies(tx: Transaction, kind: Kind, terms: Sequence[str]) -> dict[str, int]:
-    """The first of `_counted`."""
-    return _counted(tx, kind, terms)[0]
-
-
 def _take(tx: Transaction, kind: Kind, ids: Iterable[str]) -> None:
-    words, _ = _TABLES[kind]
+    words, _ = TABLES[kind]
     gone = [{"gone": row_id} for row_id in ids]
     if gone:
         tx.execute(delete(words).where(words.c.id == bindparam("gone")), gone)

@@ -1,0 +1,105 @@
+"""What of a query is looked for, and how much of it a text covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.store.texts import Find, Put, matched, owners, store
+
+from pagedaemon.store import asking
+from pagedaemon.store.database import Database, StorePool
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    pool = StorePool()
+    database = Database.open(tmp_path / "space.db", space="lin", pool=pool)
+    database.write_now(owners)
+    yield database
+    database.close()
+    pool.close()
+
+
+@pytest.fixture
+def put(database: Database) -> Put:
+    """Stores messages, by name, and makes them searchable."""
+    return lambda agent="ada", **texts: database.write_now(lambda tx: store(tx, texts, agent))
+
+
+@pytest.fixture
+def find(database: Database) -> Find:
+    """Names of the messages that a query finds, best first."""
+    return lambda query: database.read_now(lambda tx: matched(tx, "message", query))
+
+
+def test_words_that_too_many_have_count_only_beside_what_has_the_rarer_ones(
+    put: Put, find: Find
+) -> None:
+    others = {f"ada{n}": "Ada: nothing much" for n in range(asking.LEAST_COMMON)}
+    put(
+        asked="Bob: so, where?",
+        answer="Ada: by the lake",
+        then="Bob: a kayak?",
+        yes="Ada: yes",
+        **others,
+        late="Bob: the lake",
+    )
+    assert find("Ada kayak") == ["then", "yes", "answer"], "and none of all else that she said"
+    assert find("kayak") == ["then"]
+    assert len(find("Ada")) == len(others) + 2, "where there is no rarer word"
+    assert len(find("Ada unheardof")) == len(others) + 2
+
+
+def test_in_few_messages_no_word_is_too_common(put: Put, find: Find) -> None:
+    put(a="Ada: by the lake", b="Ada: a kayak", c="Ada: nothing", d="Ada: much")
+    assert set(find("Ada kayak")) == {"a", "b", "c", "d"}
+
+
+class TestCoverage:
+    """How much of a query a text covers: what can be compared between queries."""
+
+    @pytest.fixture
+    def covered(self, database: Database) -> Callable[..., dict[str, float]]:
+        return lambda query, *names: database.read_now(
+            lambda tx: asking.coverage(tx, "message", asking.weighed(tx, "message", query), names)
+        )
+
+    def test_all_words_are_one_none_are_nothing_and_rare_ones_count_more(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        put(all="the blue harbours", rare="harbour", often="the", none="tea")
+        put("bob", more="the the", again="the sea")
+        found = covered("The blue harbour", "all", "rare", "often", "none")
+        assert found["all"] == pytest.approx(1)
+        assert found["all"] > found["rare"] > found["often"] > found["none"] == 0
+
+    def test_what_stands_nowhere_is_missed(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        put(one="harbour", two="tea")
+        assert covered("harbour", "one")["one"] == pytest.approx(1)
+        assert covered("harbour zeppelin", "one")["one"] == pytest.approx(1 / 2)
+
+    def test_of_a_long_query_a_text_needs_the_rarest_words_alone(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        rare = " ".join(f"word{number}" for number in range(asking.MOST_WEIGHED))
+        put(it=rare, **{f"x{number}": "the a of" for number in range(3)})
+        assert covered(f"the {rare} a of", "it")["it"] == pytest.approx(1)
+
+    @pytest.mark.parametrize("query", ["", "?!", "nowhere"])
+    def test_a_query_that_finds_nothing_covers_nothing(
+        self, put: Put, covered: Callable[..., dict[str, float]], query: str
+    ) -> None:
+        put(it="harbour")
+        assert covered(query, "it") == {"it": 0.0}
+        assert covered("harbour") == {}
+
+    def test_scripts_without_spaces_are_covered_too(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        put(it="私は東京に住んでいます", other="お茶")
+        found = covered("東京", "it", "other")
+        assert found == {"it": pytest.approx(1), "other": 0.0}
