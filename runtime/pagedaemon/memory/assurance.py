@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pagedaemon.memory.search import Near
-from pagedaemon.memory.spans import MONTHS, WEEKDAYS
+from pagedaemon.memory.times.spans import MONTHS, WEEKDAYS
 from pagedaemon.store import asking, fulltext, terms
 from pagedaemon.store.function_words import plain, says_little
 from pagedaemon.store.transaction import Transaction

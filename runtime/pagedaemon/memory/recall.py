@@ -15,7 +15,6 @@ from pagedaemon.clock import local_minute, new_id, zone
 from pagedaemon.errors import InvalidInput, NotFound
 from pagedaemon.llm.tokens import image_tokens
 from pagedaemon.media import pictures
-from pagedaemon.memory import days
 from pagedaemon.memory.effects import (
     Acting,
     Immediate,
@@ -28,6 +27,7 @@ from pagedaemon.memory.effects import (
 from pagedaemon.memory.eviction import Group, evictable, groups
 from pagedaemon.memory.presets import doubtful_messages, search_messages
 from pagedaemon.memory.search import Near, blank_is_none
+from pagedaemon.memory.times import spoken
 from pagedaemon.messages import Label, Message, Role, checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as rows
@@ -203,7 +203,7 @@ def _instants(
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
         known = None if now is None or not text.isprintable() else now
-        meant = None if known is None else days.meant(f"on {text}", known, there)
+        meant = None if known is None else spoken.meant(f"on {text}", known, there)
         if meant is None:
             raise InvalidInput(
                 f"not a date: {text!r}; write 2026-11-30 or 2026-11-30T15:00:00"

@@ -20,7 +20,7 @@ from pagedaemon.errors import InvalidInput
 from pagedaemon.memory import succession
 from pagedaemon.memory.standing import TAIL, Place, standings
 from pagedaemon.memory.succession import Dated, successor
-from pagedaemon.memory.then import Then
+from pagedaemon.memory.times.then import Then
 from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
@@ -252,7 +252,7 @@ def find_messages(
     now: datetime | None = None,
 ) -> tuple[list[MessageHit], int]:
     """One page of messages and the total: see `find_passages`. Where the words name a time
-    (`days`), what was said then is found without them too, all of it: ranked is the best of it by
+    (`times`), what was said then is found without them too, all of it: ranked is the best of it by
     words and the newest, as many as from either side, and the others come last, newest first.
 
     Args:

@@ -1,8 +1,8 @@
 """What people call a day or a stretch of days, by itself: "8 May 2026", "last week", "Q1 2025".
 
-How they are put together ("between", "before", "early") is read by `days`, which days they are by
-`spans`. Figures are read in any language, words in English, which is also the language of the dates
-that messages are found by (`store.fulltext.day_words`).
+How they are put together ("between", "before", "early") is read by `spoken`, which days they are
+by `spans`. Figures are read in any language, words in English, which is also the language of the
+dates that messages are found by (`store.fulltext.day_words`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from pagedaemon.memory import spans
-from pagedaemon.memory.spans import (
+from pagedaemon.memory.times import spans
+from pagedaemon.memory.times.spans import (
     MONTHS,
     NUMBERS,
     ORDINAL_DAYS,

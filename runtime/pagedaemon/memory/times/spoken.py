@@ -1,6 +1,6 @@
 """The time that a query speaks of: "last Tuesday", "between May 1 and May 3", "before 2024".
 
-What one day or stretch of days is called stands in `dates`; here it is read what is said around it.
+What one day or stretch of days is called stands in `names`; here it is read what is said around it.
 What is not understood is not read as something else: a wrong day finds what was not asked for,
 while without one the words are still looked for.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
-from pagedaemon.memory.dates import Named, names
-from pagedaemon.memory.spans import MONTHS, SEASONS, WEEKDAYS, Span, day
+from pagedaemon.memory.times.names import Named, names
+from pagedaemon.memory.times.spans import MONTHS, SEASONS, WEEKDAYS, Span, day
 
 
 class Meant(NamedTuple):
@@ -270,10 +270,13 @@ _ONWARDS = re.compile(
 )
 _BETWEEN = _at_end(rf"\bbetween(?:\s+the)?(?:\s+{_PARTS})?")
 _YEAR_MEANT = _at_end(rf"\b(?:between|from|by|up\s+to|than|last|(?:{_PARTS}))")
+_STRETCH = (
+    r"hours?|days?|nights?|weeks?|fortnights?|months?|years?|mornings?|evenings?|weekends?|"
+    rf"{'|'.join(WEEKDAYS)}"
+)
 _REFUSED = _at_end(
     r"\b(?:next|coming|following|upcoming|every|each|another|any|not|except|other\s+than|"
     r"not\s+(?:in|on|before|after|since|until)|"
-    r"(?:hours?|days?|nights?|weeks?|fortnights?|months?|years?|mornings?|evenings?|weekends?|"
-    rf"{'|'.join(WEEKDAYS)})\s+(?:before|after|from)|(?:an?|one|two)\s+weeks?\s+on)(?:\s+the)?"
+    rf"(?:{_STRETCH})\s+(?:before|after|from)|(?:an?|one|two)\s+weeks?\s+on)(?:\s+the)?"
 )
 _OWN_LAST = _at_end(r"(?:\b(?:my|your|his|her|its|our|their)|'s)")

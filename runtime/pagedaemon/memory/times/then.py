@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from pagedaemon.clock import zone
-from pagedaemon.memory import days
-from pagedaemon.memory.days import Meant
+from pagedaemon.memory.times import spoken
+from pagedaemon.memory.times.spoken import Meant
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import recall as rows
 from pagedaemon.store.candidates import Matches, Searched
@@ -35,10 +35,10 @@ class Then:
         """None where the words name no time, seen from `now`, or one at which nothing was said: it
         may have been meant otherwise, as a month without its year."""
         # Most queries name none, and the agent's zone need not be read for them.
-        if now is None or days.meant(words, now, UTC) is None:
+        if now is None or spoken.meant(words, now, UTC) is None:
             return None
         there = zone(agent_rows.require(tx, given.agent_id).settings.timezone)
-        meant = days.meant(words, now, there)
+        meant = spoken.meant(words, now, there)
         if meant is None:
             return None
         within = rows.said_within(given, meant.begin, meant.end)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagedaemon.memory.days import meant
+from pagedaemon.memory.times.spoken import meant
 
 # A Monday.
 NOW = datetime(2026, 11, 30, 15, 0, tzinfo=UTC)

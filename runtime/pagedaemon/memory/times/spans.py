@@ -1,4 +1,4 @@
-"""Which days are meant by what people call them, seen from a day; the words are known (`dates`).
+"""Which days are meant by what people call them, seen from a day; the words are known (`names`).
 
 Where a year is missing the last such day is meant, since what is looked for has been said.
 """
