@@ -66,6 +66,7 @@ def test_function_words_tell_nothing_unless_quoted_or_alone(query: str, terms: l
     [
         ("tea ☕\ufe0f and →, → again", ["☕", "→"]),
         ("5 € a cup", ["€"]),
+        ("5 € or 5 $ + tip", ["€"]),
         ("🎉😀", ["🎉😀"]),
         ("a + b", []),
         ("tea", []),

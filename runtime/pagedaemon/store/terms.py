@@ -63,6 +63,8 @@ _AS_PICTURE = "\ufe0f"
 
 
 def _is_sign(char: str) -> bool:
+    if char.isascii():
+        return False
     return unicodedata.category(char) in ("So", "Sc", "Sk", "Sm") or char == "\u200d"
 
 
