@@ -102,13 +102,6 @@ def successor(
     if not newer:
         return None
     texts = fulltext.own_texts(tx, kind, [best, *newer], READ)
-    newer = {
-        one: score
-        for one, score in newer.items()
-        if not naming.lost(words, texts[best], texts[one], speaker=here.speaker)
-    }
-    if not newer:
-        return None
     said = {one: _Words.of(texts[one], here.speaker) for one in [best, *newer]}
     near = {} if model is None else _cosines(tx, model, best, list(newer))
     weights = WITH_VECTORS if near else WITH_WORDS
@@ -131,7 +124,11 @@ def successor(
         )
         if sure >= weights.least:
             alike.append(one)
-    return max(alike, key=lambda one: dated[one].at, default=None)
+    # The newest that lacks nothing; this last, since it takes longest and few are left.
+    for one in sorted(alike, key=lambda one: dated[one].at, reverse=True):
+        if not naming.lost(words, texts[best], texts[one], speaker=here.speaker):
+            return one
+    return None
 
 
 @dataclass(frozen=True, slots=True)
