@@ -144,10 +144,11 @@ class _Words:
     def of(cls, text: str, speaker: str | None) -> _Words:
         # Who speaks is part of what is searched, and would make all that he says alike.
         his = {word.casefold() for word in terms.words_of(speaker or "")}
-        found = [word for word in terms.words_of(text) if word.casefold() not in his]
-        return cls(
-            naming.stems(word for word in found if not says_little(word)), max(1, len(found))
-        )
+        found = terms.words_of(text)
+        folded = " ".join(found).casefold().split()  # at once: one by one takes thrice as long
+        kept = [pair for pair in zip(found, folded, strict=True) if pair[1] not in his]
+        stems = frozenset([small[: naming.STEM] for word, small in kept if not says_little(word)])
+        return cls(stems, max(1, len(kept)))
 
     def shared(self, other: _Words) -> float:
         both = len(self.different) + len(other.different)
