@@ -51,7 +51,8 @@ BETWEEN_TURNS = 30.0
 ASKED = "Question: "
 """Begins what is asked after the dialog, for the script to know it by."""
 
-_HIT = re.compile(r"^- (?P<ref>\S+) · ", re.MULTILINE)
+_HIT = re.compile(r"^- \S+(?P<number>#\d+) · ", re.MULTILINE)
+"""A hit of another conversation than the one that asks: its name, and the number there."""
 
 
 def answer(request: Request) -> Reply:
@@ -176,7 +177,11 @@ async def replay(dialog: Dialog, folder: Path) -> Replayed:
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
         stored = await _stored(agent)
         found = await _found_again(agent, dialog.turns, stored)
-        turn_of = {message.id: turn.id for message, turn in zip(stored, dialog.turns, strict=False)}
+        turn_of = {
+            name: turn.id
+            for message, turn in zip(stored, dialog.turns, strict=False)
+            for name in (message.id, f"#{message.seq}")
+        }
         asked = [
             await _ask(agent, question, turn_of)
             for question in dialog.questions
@@ -278,7 +283,7 @@ async def _ask(agent: AsyncAgent, question: Question, turn_of: Mapping[str, str]
         if made.tool == "conversation_search"
     ]
     await conversation.delete()
-    shown = [turn_of.get(match["ref"], "") for match in _HIT.finditer("\n".join(results))]
+    shown = [turn_of.get(match["number"], "") for match in _HIT.finditer("\n".join(results))]
     page = await agent.recall.search(question.text)
     ten = {turn_of.get(hit.id, "") for hit in page.hits}
     return {
