@@ -370,6 +370,20 @@ def test_any_word_is_found_in_any_company(
     assert database.write_now(stored_and_found) == ["it"]
 
 
+def test_what_is_read_of_a_message_begins_with_its_own_text_even_if_that_is_blank(
+    database: Database, put: Put
+) -> None:
+    put(question="Which boat?", blank=" ", answer="The blue one, " + "of wood " * 20)
+    found = database.read_now(
+        lambda tx: fulltext.read_texts(tx, "message", ["question", "blank", "answer", "gone"], 40)
+    )
+    assert {one: texts[0] for one, texts in found.items()} == {
+        "question": "Which boat?",
+        "blank": " ",
+    }
+    assert "Which boat?" in found["blank"][1]
+
+
 class TestNeighbours:
     """What stands beside a message counts for it, and is never found in its place."""
 

@@ -303,8 +303,8 @@ OWN = "text"
 def read_texts(
     tx: Transaction, kind: Kind, ids: Sequence[str], most: int
 ) -> dict[str, tuple[str, ...]]:
-    """What these texts are found by, and then what stands beside them; only what is no longer than
-    so many characters. Nothing of one that is not searchable."""
+    """What these texts are found by, blank or not, and then what stands beside them; only what is
+    no longer than so many characters. Nothing of one that is not searchable."""
     words, _ = TABLES[kind]
     columns = (words.c.text, words.c.near) if kind == "message" else (words.c.text,)
     listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
@@ -314,7 +314,7 @@ def read_texts(
         select(words.c.id, *cut).where(words.c.id.in_(listed), whole),
         {"ids": json.dumps(list(ids)), "most": most},
     )
-    return {row[0]: tuple(filter(str.strip, row[1:])) for row in rows}
+    return {row[0]: (row[1], *filter(str.strip, row[2:])) for row in rows}
 
 
 def own_texts(tx: Transaction, kind: Kind, ids: Sequence[str], most: int) -> dict[str, str]:
