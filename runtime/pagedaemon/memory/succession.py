@@ -11,7 +11,7 @@ old.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -102,7 +102,9 @@ def successor(
     if not newer:
         return None
     texts = fulltext.own_texts(tx, kind, [best, *newer], READ)
-    said = {one: _Words.of(texts[one], here.speaker) for one in [best, *newer]}
+    # Who speaks is part of what is searched, and would make all that he says alike.
+    his = {word.casefold() for word in terms.words_of(here.speaker or "")}
+    said = {one: _Words.of(texts[one], his) for one in [best, *newer]}
     near = {} if model is None else _cosines(tx, model, best, list(newer))
     weights = WITH_VECTORS if near else WITH_WORDS
     names = names_of(words) & said[best].different
@@ -141,12 +143,10 @@ class _Words:
     """Of all, at least 1."""
 
     @classmethod
-    def of(cls, text: str, speaker: str | None) -> _Words:
-        # Who speaks is part of what is searched, and would make all that he says alike.
-        his = {word.casefold() for word in terms.words_of(speaker or "")}
+    def of(cls, text: str, without: Collection[str]) -> _Words:
         found = terms.words_of(text)
         folded = " ".join(found).casefold().split()  # at once: one by one takes thrice as long
-        kept = [pair for pair in zip(found, folded, strict=True) if pair[1] not in his]
+        kept = [pair for pair in zip(found, folded, strict=True) if pair[1] not in without]
         stems = frozenset([small[: naming.STEM] for word, small in kept if not says_little(word)])
         return cls(stems, max(1, len(kept)))
 
