@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,16 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import JSON, Insert, Table, create_engine, insert, select, text
+from sqlalchemy import create_engine, select, text
+from tests.store.texts import filled
 
 import pagedaemon
 from pagedaemon.errors import StorageUnavailable, StoreTooNew
 from pagedaemon.store import upgrade
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.tables import Instant, agents, archives, conversations
+from pagedaemon.store.tables import agents, archives, conversations
 from pagedaemon.store.transaction import Transaction, driver
 
-NOW = datetime(2026, 11, 30, tzinfo=UTC)
 SOURCE_ROOT = Path(pagedaemon.__file__).parents[1]
 
 
@@ -37,21 +36,6 @@ def pool() -> Iterator[StorePool]:
     pool = StorePool()
     yield pool
     pool.close()
-
-
-def filled(table: Table, **given: Any) -> Insert:
-    """An insert that gives every column that needs a value one."""
-    values = dict(given)
-    for column in table.columns:
-        if column.name in given or column.nullable or column.default is not None:
-            continue
-        if isinstance(column.type, Instant):
-            values[column.name] = NOW
-        elif isinstance(column.type, JSON):
-            values[column.name] = {}
-        else:
-            values[column.name] = column.type.python_type()
-    return insert(table).values(values)
 
 
 def make(path: Path, pool: StorePool, *names: str) -> None:
