@@ -4,8 +4,11 @@
 
 The set is `data/unanswerable.jsonl` (see `sets.py`): questions on what nobody spoke of ("far"), on
 what somebody said something near to ("near"), and as many with an answer. Asked as an agent's tools
-search. Beside it what that costs: recall@10 of the questions that have an answer, with and without,
-and the same on LoCoMo's conversations where they are given.
+search. Beside it what that costs: recall@10 of the questions that have an answer, with and without.
+
+The same on LoCoMo's conversations where they are given: their questions, which have an answer, and
+those of `data/unspoken.txt` ("far"), asked of the speakers in turn. They were written when all that
+decides was settled, about what friends seldom tell; of a few something near was said all the same.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +27,13 @@ from pagedaemon.cli.evaluation import answers
 from pagedaemon.cli.labelled import Asked, Memory, Question, World, measures, read
 
 DATA = Path(__file__).with_name("data") / "unanswerable.jsonl"
+UNSPOKEN = DATA.with_name("unspoken.txt")
 
 HEAD = ("", "questions", "nothing found", "far", "near", "recall@10", "asked for all", "ms CPU")
 
 
 def worlds_of(locomo: Path, fixes: Path | None) -> list[World]:
-    """LoCoMo's conversations as worlds."""
+    """LoCoMo's conversations as worlds, each with its own questions and with `UNSPOKEN`."""
     return [
         World(
             dialog.name,
@@ -36,13 +41,24 @@ def worlds_of(locomo: Path, fixes: Path | None) -> list[World]:
                 Memory(id=turn.key, text=turn.text, at=turn.at, author=turn.speaker)
                 for turn in dialog.turns
             ),
-            tuple(
-                Question(query=question.text, gold=tuple(sorted(question.gold)))
-                for question in dialog.questions
+            (
+                *(
+                    Question(query=question.text, gold=tuple(sorted(question.gold)))
+                    for question in dialog.questions
+                ),
+                *unspoken(sorted({turn.speaker for turn in dialog.turns})),
             ),
         )
         for dialog in read_locomo(locomo, fixes)
     ]
+
+
+def unspoken(speakers: Sequence[str]) -> Iterator[Question]:
+    """Questions that a conversation between these answers nowhere."""
+    asked = UNSPOKEN.read_text(encoding="utf-8").splitlines()
+    for question, speaker in zip(asked, cycle(speakers)):
+        query = question.replace("{n}", speaker)
+        yield Question(query=query, gold=(), groups=("unanswerable", "far"))
 
 
 def figures_of(sure: Sequence[Asked], everything: Sequence[Asked]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ SAID = (
     "The tram was so full that I had to stand.",
 )
 
+ROOMS = range(100, 125)
+
 
 async def remember(agent: AsyncAgent) -> None:
     await agent.recall.import_jsonl(
@@ -155,6 +157,19 @@ async def test_a_name_that_no_note_has_does_not_hide_what_they_say(noted: AsyncA
     for query in ("What does Lin eat on Fridays?", "Where does Lin's mother live?"):
         assert (await noted.archive.search(query, sure=True)).hits
     assert not (await noted.archive.search("What is Lin's blood group?", sure=True)).hits
+
+
+async def test_a_name_that_many_notes_have_shows_none_of_them(tmp_path: Path) -> None:
+    for embedder in (None, "local"):
+        async with AsyncRuntime(tmp_path / f"{embedder}", model="offline", embedder=embedder) as it:
+            agent = await it.agents.ensure("priya")
+            await agent.archive.insert_many([f"Priya said: {text}" for text in (*SAID, *NOTES)])
+            await agent.archive.insert_many([f"Room {room} is cold." for room in ROOMS])
+            await agent.archive.insert("Priya said: I got 1,150 from the insurance.")
+            await it.reindex()
+            assert not (await agent.archive.search("How much does Priya owe?", sure=True)).hits
+            found = await agent.archive.search("What does Priya's sister teach?", sure=True)
+            assert "Vera" in found.hits[0].text
 
 
 async def test_what_stands_beside_a_message_counts_as_read(tmp_path: Path) -> None:

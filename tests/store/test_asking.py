@@ -103,3 +103,15 @@ class TestCoverage:
         put(it="私は東京に住んでいます", other="お茶")
         found = covered("東京", "it", "other")
         assert found == {"it": pytest.approx(1), "other": 0.0}
+
+    def test_what_a_quarter_of_many_texts_have_tells_nothing_of_any(
+        self, put: Put, covered: Callable[..., dict[str, float]]
+    ) -> None:
+        put(it="Priya has a telescope", **{f"x{number}": "Priya sleeps" for number in range(5)})
+        few = covered("telescope Priya", "it", "x0")
+        assert few["it"] == pytest.approx(1)
+        assert few["x0"] > 0, "of so few texts no share says anything"
+        put("bob", **{f"y{number}": "tea" for number in range(14)})
+        many = covered("telescope Priya", "it", "x0")
+        assert many["it"] == pytest.approx(1)
+        assert many["x0"] == 0

@@ -25,6 +25,12 @@ before all that he says."""
 
 LEAST_COMMON = 100
 
+NAMING = 1 / 4
+"""Share of all texts beyond which a word that they have says nothing of what one of them is about,
+from `LEAST_NAMING` on: as a name does in notes on one person."""
+
+LEAST_NAMING = 20
+
 MOST_WEIGHED = 8
 """Words of a long query that a text may be expected to have: the rarest."""
 
@@ -126,7 +132,7 @@ def weighed(
     A word's weight is its idf, ln(1 + (N - n + 0.5) / (n + 0.5)), with n of N texts that have it
     (Robertson and Zaragoza, 2009, in the form of Lucene, which is above 0 in the smallest index).
     What stands nowhere weighs as much as what stands in one text; what `telling` would find too
-    frequent weighs nothing.
+    frequent, or a quarter of all texts have (`NAMING`), weighs nothing.
 
     Args:
         telling: function words do not count, where the query has others.
@@ -145,9 +151,10 @@ def weighed(
     for term, meant, _ in _meant(tx, kind, frequencies):
         covering[term].append(meant)
     only_known = {f'"{word.casefold()}"' for word in known}
+    most = min(fulltext.MOST_MATCHES, NAMING * texts if texts >= LEAST_NAMING else texts)
     for term, frequency in frequencies.items():
         found = max(1, frequency)
-        if found <= fulltext.MOST_MATCHES and (frequency or term.casefold() not in only_known):
+        if found <= most and (frequency or term.casefold() not in only_known):
             weights[term] = math.log(1 + (max(texts - found, 0) + 0.5) / (found + 0.5))
     heaviest = sorted(weights, key=lambda term: -weights[term])[:MOST_WEIGHED]
     return Weighed({term: weights[term] for term in heaviest}, covering)
