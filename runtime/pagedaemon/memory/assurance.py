@@ -134,22 +134,32 @@ async def read(embedder: WordEmbedder, doubt: Doubt) -> dict[str, float]:
     rest how much of the query's words it and what stands beside it have by meaning. That is the
     mean of what each word is to its nearest there (Khattab and Zaharia, "ColBERT", 2020: late
     interaction) as a share of `SAME`, 1 at most, weighted. Read from the best on, up to the first
-    that likely does.
+    that likely does; what stands beside a text only where that is not known of the text alone.
 
     Raises:
         EmbeddingError: they could not be read.
     """
     (asked,) = await embedder.words([doubt.query])
     found: dict[str, float] = {}
-    for one, texts in doubt.texts.items():
-        said = await embedder.words(texts)
-        covered = _covered(doubt.weights, asked, said)
-        if covered is None:
+    for one, (text, *beside) in doubt.texts.items():
+        said = await embedder.words([text])
+        likely = _likeness(doubt.weights, asked, said)
+        if beside and (likely is None or likely < embedder.covered):
+            said += await embedder.words(beside)
+            likely = _likeness(doubt.weights, asked, said)
+        if likely is None:
             break
-        found[one] = (1 - WHOLE) * covered + WHOLE * float(asked.whole @ said[0].whole)
-        if found[one] >= embedder.covered:
+        found[one] = likely
+        if likely >= embedder.covered:
             break
     return found
+
+
+def _likeness(weights: Mapping[str, float], asked: Worded, said: Sequence[Worded]) -> float | None:
+    covered = _covered(weights, asked, said)
+    if covered is None:
+        return None
+    return (1 - WHOLE) * covered + WHOLE * float(asked.whole @ said[0].whole)
 
 
 def _covered(weights: Mapping[str, float], asked: Worded, said: Sequence[Worded]) -> float | None:
