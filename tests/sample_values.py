@@ -132,7 +132,15 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "offline/nothing": {"places": ["conversation", "archive"]},
     "offline/page_note": {"lines": ["We ship on Thursdays."]},
     "offline/thoughts": {"doing": "save"},
-    "results/archived": {"id": "passage-1", "existing": False},
+    "results/archived": {
+        "id": "passage-4",
+        "existing": False,
+        "near": [
+            {"id": "passage-3", "text": "Lin cannot eat peanuts."},
+            {"id": "passage-1", "text": "Lin is allergic to peanuts."},
+        ],
+        "more": 1,
+    },
     "results/awaiting_approval": {"tool": "mail", "id": "approval-1"},
     "results/bad_arguments": {
         "tool": "weather",

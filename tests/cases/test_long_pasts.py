@@ -7,39 +7,88 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
+from tests.cases.embedders import Chosen
 
 from pagedaemon import AsyncRuntime
 from pagedaemon.handles.agents import AsyncAgent
-from pagedaemon.testing import ScriptedModel, call, say
+from pagedaemon.testing import FakeEmbedder, ScriptedModel, call, say
 
 FACT = "Lin is allergic to peanuts"
 
 
+AGAIN = (
+    "Lin has a peanut allergy",
+    "Peanuts make Lin ill",
+    "Lin cannot eat peanuts",
+)
+OTHER = "Lin works at a bakery with a peanut tree"
+
+
+def keep(content: str) -> Any:
+    return call("archival_memory_insert", content=content, request_heartbeat=True)
+
+
+@pytest.mark.parametrize("embedded", [True, False], ids=["vectors", "words"])
 async def test_a_fact_that_is_kept_again_is_one_record_and_the_model_is_told(
-    tmp_path: Path,
+    tmp_path: Path, embedded: bool
 ) -> None:
     """AR-01, of exact repeats."""
-    keeps = [call("archival_memory_insert", content=FACT, request_heartbeat=True)] * 5
-    model = ScriptedModel([*keeps, say("Kept."), *[say("Fine.")] * 5])
+    model = ScriptedModel([*[keep(FACT)] * 5, say("Kept.")])
+    embedder = FakeEmbedder() if embedded else None
     async with AsyncRuntime(
-        tmp_path / "m", model="script", models={"script": model}, embedder=None
+        tmp_path / "m", model="script", models={"script": model}, embedder=embedder
     ) as runtime:
         agent = await runtime.agents.ensure("ada")
-        await agent.send("I am allergic to peanuts, and I say it five times.")
+        turn = await agent.send("I am allergic to peanuts, and I say it five times.")
         (kept,) = (await agent.archive.search(FACT)).hits
-        results = [hit.text for hit in (await agent.recall.search(roles=["tool"])).hits]
-        named = [text for text in results if kept.id in text]
-        assert len(named) == 5
-        assert sum("Already" in text for text in named) == 4
+    first, *others = [step.calls[0].result for step in turn.steps[:5]]
+    assert first == f"Saved: {kept.id}."
+    assert others == [f"Already there, refreshed: {kept.id}."] * 4
 
-        others = ["Peanuts are in that sauce", "Lin is fond of peanut trees", "No peanuts for Lin"]
-        for text in others:
-            await agent.archive.insert(text)
-        page = await agent.archive.search("Lin peanuts", page_size=3)
-        assert len({hit.text for hit in page.hits}) == 3
-        assert page.total == 4, "and nothing was removed"
+
+async def test_a_fact_in_other_words_is_kept_told_and_crowds_nothing_out(tmp_path: Path) -> None:
+    """AR-01, of near repeats: one text five times, three paraphrases at 0.97, another fact."""
+    model = ScriptedModel(
+        [
+            *[keep(FACT)] * 5,
+            *map(keep, AGAIN),
+            keep(OTHER),
+            call("archival_memory_search", query="Lin peanuts", request_heartbeat=True),
+            say("Kept."),
+        ]
+    )
+    embedder = Chosen(dict.fromkeys(AGAIN, (FACT, 0.97)))
+    async with AsyncRuntime(
+        tmp_path / "m", model="script", models={"script": model}, embedder=embedder
+    ) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        turn = await agent.send("Peanuts!")
+        results = [step.calls[0].result for step in turn.steps[:10]]
+        ids = [result.split()[1].rstrip(".") for result in results[4:9]]
+        ids[0] = results[0].removeprefix("Saved: ").rstrip(".")
+        assert all(result.startswith("Already there") for result in results[1:5])
+        for place, result in enumerate(results[5:8], start=1):
+            assert result.startswith(f"Saved: {ids[place]}.")
+            assert f"- {ids[0]}: {FACT}" in result
+        assert results[8] == f"Saved: {ids[4]}."
+
+        for query in ("Lin peanuts", "what may Lin not eat, peanuts", FACT):
+            page = await agent.archive.search(query, page_size=3)
+            texts = [hit.text for hit in page.hits]
+            assert len([text for text in texts if text in (FACT, *AGAIN)]) == 2, query
+            assert OTHER in texts[:2]
+            assert page.total == 5, "and nothing was removed"
+            rest = await agent.archive.search(query, page=1, page_size=3)
+            assert sorted([*texts, *(hit.text for hit in rest.hits)]) == sorted(
+                [FACT, *AGAIN, OTHER]
+            )
+        assert (
+            results[9].index(OTHER) < sorted(results[9].index(text) for text in (FACT, *AGAIN))[1]
+        )
+        assert await agent.archive.count() == 5
 
 
 async def test_a_turn_takes_the_database_no_longer_after_a_long_past(tmp_path: Path) -> None:

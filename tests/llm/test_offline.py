@@ -188,7 +188,9 @@ class Bench:
             return self.found(tool, arguments["query"], source)
         if tool == "archival_memory_insert":
             self.archive.append(arguments["content"])
-            return PROMPTS.render("results/archived", id="passage-1", existing=False)
+            return PROMPTS.render(
+                "results/archived", id="passage-1", existing=False, near=[], more=0
+            )
         if tool == "page_out":
             return PROMPTS.render("results/paged_out", messages=2, through=arguments["through"])
         if tool not in {**EDITS["memgpt"], **EDITS["edit"]}:

@@ -24,8 +24,10 @@ from pagedaemon.store.passages import NewPassage, PassageFilter, PassageRow
 from pagedaemon.store.transaction import Transaction
 
 if TYPE_CHECKING:
+    from pagedaemon.memory.assurance import Doubt
     from pagedaemon.memory.documents import Document, Loaded, Progress
     from pagedaemon.memory.markup import Format
+    from pagedaemon.memory.search import Near
     from pagedaemon.scheduler import Scheduler
 
 
@@ -84,7 +86,8 @@ class AsyncArchive:
         happened_at: datetime | None = None,
         expires_at: datetime | None = None,
     ) -> Passage:
-        """Keeps a record. The same text again answers with the one that is there.
+        """Keeps a record. The same text again answers with the one that is there. What says the
+        same in other words is stored beside it: `near_repeats` tells.
 
         Args:
             kind: `semantic`, `episodic`, `procedural` or `document`.
@@ -184,15 +187,17 @@ class AsyncArchive:
                 what is far stands last.
             sure: as the agent's own searches: nothing that is only far, and nothing at all where
                 nothing found is likely to answer.
-            ranking: by what they are ranked. `default`: words and meaning, and what is newer before
-                what it takes the place of. `generative_agents` (Park et al., 2023): relevance,
-                recency of use and importance, each scaled over what was found, in equal parts;
-                `generative_agents_fixed` scales each over its whole range. `blend`: 0.6 meaning,
-                0.25 recency of use with a half-life of 30 days, 0.15 names. `recent_confident`: the
-                three newest whose confidence is at least 0.8, whatever the query. Only `default`
-                has every match on some page: `generative_agents` ranks the nearest 100 and the best
-                100 by words, `blend` 30 and 30, and the total is of these. Without words nothing is
-                ranked, and only `recent_confident` differs.
+            ranking: by what they are ranked. `default`: words and meaning, what is newer before
+                what it takes the place of, and what says again what a better hit says
+                (`Settings.near_repeats`) after all that differs, at its own score.
+                `generative_agents` (Park et al., 2023): relevance, recency of use and importance,
+                each scaled over what was found, in equal parts; `generative_agents_fixed` scales
+                each over its whole range. `blend`: 0.6 meaning, 0.25 recency of use with a
+                half-life of 30 days, 0.15 names. `recent_confident`: the three newest whose
+                confidence is at least 0.8, whatever the query. Only `default` has every match on
+                some page: `generative_agents` ranks the nearest 100 and the best 100 by words,
+                `blend` 30 and 30, and the total is of these. Without words nothing is ranked, and
+                only `recent_confident` differs.
             refresh: notes that the hits of this page were used, as the agent's own searches do:
                 `uses` and `used_at`, which recency goes by. Without it a search only reads.
 
@@ -236,16 +241,16 @@ class AsyncArchive:
 
     async def _page(self, wanted: Wanted, given: PassageFilter, *, used: bool) -> Page[Passage]:
         from pagedaemon.memory.effects import read, sought
-        from pagedaemon.memory.presets import doubtful_passages, search_passages
+        from pagedaemon.memory.presets import search_passages
 
         meaning = self._scheduler.meaning
         near, pending = await sought(meaning, wanted.words, rows.allowed(given))
         if wanted.sure:
-            doubts = partial(doubtful_passages, given=given, ranking=wanted.ranking)
+            doubts = partial(self._doubtful, given=given, ranking=wanted.ranking)
             near = await read(meaning, near, wanted.words, doubts)
 
         def work(tx: Transaction) -> tuple[list[PassageRow], int]:
-            agent_rows.require_there(tx, self._agent_id)
+            near_repeats = agent_rows.near_repeats(tx, self._agent_id)
             found, total = search_passages(
                 tx,
                 wanted.words,
@@ -256,6 +261,7 @@ class AsyncArchive:
                 near=near,
                 floor=wanted.floor,
                 sure=wanted.sure,
+                near_repeats=near_repeats,
             )
             if used:
                 rows.refresh(tx, [row.id for row in found], given.now)
@@ -264,6 +270,45 @@ class AsyncArchive:
         store = self._scheduler.store
         hits, total = await (store.write(work) if used else store.read(work))
         return wanted.filled(map(_passage, hits), total, pending)
+
+    def _doubtful(
+        self, tx: Transaction, words: str, near: Near, *, given: PassageFilter, ranking: str
+    ) -> Doubt | None:
+        from pagedaemon.memory.presets import doubtful_passages
+
+        least = agent_rows.near_repeats(tx, self._agent_id)
+        return doubtful_passages(tx, words, near, given=given, ranking=ranking, near_repeats=least)
+
+    async def near_repeats(self, text: str, *, tags: Sequence[str] = ()) -> list[Passage]:
+        """The records that say what a text says, in the same words or in others, newest first: what
+        the agent is told when it saves a note (`Settings.near_repeats`). Nothing is stored.
+
+        Compared are the nearest 16 by their vectors, and by words those that are equal but for
+        case, marks and blanks: all that is found without vectors, or where the setting is None. A
+        text of more than 2,000 characters says nothing again.
+
+        Args:
+            text: one that is to be kept, or that a record has.
+            tags: those it is to be kept with. They are embedded with it.
+
+        Raises:
+            InvalidInput: what cannot be kept.
+            NotFound: the agent was deleted.
+        """
+        from pagedaemon.memory import repeats
+
+        now = self._scheduler.clock.now()
+        new = checked_record(Record(text, tags=tags), now)
+        given = PassageFilter(self._agent_id, now)
+        searched = rows.searched_text(new.text, sorted(set(new.tags)))
+        meaning = self._scheduler.meaning
+        placed = None if meaning is None else await meaning.placed(searched, rows.allowed(given))
+
+        def work(tx: Transaction) -> list[PassageRow]:
+            least = agent_rows.near_repeats(tx, self._agent_id)
+            return repeats.known(tx, given, new.text, placed, least)
+
+        return [_passage(row) for row in await self._scheduler.store.read(work)]
 
     async def get(self, passage_id: str) -> Passage:
         """One record.

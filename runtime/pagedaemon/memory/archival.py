@@ -9,30 +9,51 @@ from functools import partial
 
 from pagedaemon.clock import local_minute
 from pagedaemon.errors import InvalidInput
-from pagedaemon.memory.effects import Acting, Immediate, Told, past_the_end, read, sought
+from pagedaemon.memory.effects import Acting, Told, past_the_end, read, sought
 from pagedaemon.memory.presets import doubtful_passages, search_passages
+from pagedaemon.memory.repeats import Placed, keep_vectors, like
 from pagedaemon.memory.search import Near, blank_is_none
 from pagedaemon.messages import checked_text, lowest
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import conversations as message_rows
 from pagedaemon.store import passages as rows
-from pagedaemon.store.passages import NewPassage, PassageFilter
+from pagedaemon.store.passages import NewPassage, PassageFilter, PassageRow
 from pagedaemon.store.transaction import Transaction
 
 KINDS = ("semantic", "episodic", "procedural", "document")
 MAX_TAGS = 20
+
+TOLD = 3
+"""Records that are told, at most, where one that says nearly the same is kept."""
+
+TOLD_CHARS = 200
+"""Characters of each, at most."""
 
 APART = timedelta(microseconds=1)
 """Between two records of one list, so that newest first is the order they were given in, the last
 one first. Storing one takes longer."""
 
 
-@dataclass(frozen=True)
-class InsertPassage(Immediate):
+@dataclass
+class InsertPassage:
     """`archival_memory_insert`: one fact, kept for good."""
 
     text: str
     tags: tuple[str, ...] = ()
+    placed: Placed | None = field(default=None, init=False)
+    """What `prepare` found near to it."""
+
+    @property
+    def _searched(self) -> str:
+        """What is embedded of it: tags as they are stored, each once."""
+        return rows.searched_text(self.text, sorted(set(self.tags)))
+
+    async def prepare(self, acting: Acting) -> None:
+        """Looks for what is near to it, where that is told."""
+        if acting.meaning is None or acting.near_repeats is None or not self.text.strip():
+            return
+        given = PassageFilter(acting.agent_id, acting.now)
+        self.placed = await acting.meaning.placed(self._searched, rows.allowed(given))
 
     def apply(self, tx: Transaction, acting: Acting) -> Told:
         """A repeat is not stored twice: it answers with the id of what is there, which gets the
@@ -47,8 +68,37 @@ class InsertPassage(Immediate):
             source_id=acting.step_id,
             label=acting.label,
         )
+        check(new)
+        near = self._near(tx, acting)
         passage_id, existing = keep(tx, acting.agent_id, new, acting.now)
-        return Told("results/archived", {"id": passage_id, "existing": existing})
+        if existing:
+            near = []
+        elif self.placed is not None:
+            keep_vectors(tx, passage_id, self._searched, self.placed)
+        shown = near[:TOLD]
+        return Told(
+            "results/archived",
+            {
+                "id": passage_id,
+                "existing": existing,
+                "near": [{"id": one.id, "text": _cut(one.text)} for one in shown],
+                "more": len(near) - len(shown),
+            },
+            label=lowest(["tool", *(one.label for one in shown)]),
+        )
+
+    def _near(self, tx: Transaction, acting: Acting) -> list[PassageRow]:
+        """What says nearly the same and is there, newest first."""
+        least = acting.near_repeats
+        if self.placed is None or least is None:
+            return []
+        return like(tx, acting.agent_id, self.text, self.placed, least=least, now=acting.now)
+
+
+def _cut(text: str) -> str:
+    """A text on one line, its beginning if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= TOLD_CHARS else line[:TOLD_CHARS].rstrip() + "…"
 
 
 def keep(tx: Transaction, agent_id: str, new: NewPassage, now: datetime) -> tuple[str, bool]:
@@ -161,7 +211,12 @@ class SearchPassages:
         """Looks for what is near in meaning."""
         given, words = self._given(acting), blank_is_none(self.words)
         near, self.pending = await sought(acting.meaning, words, rows.allowed(given))
-        doubts = partial(doubtful_passages, given=given, ranking=acting.ranking)
+        doubts = partial(
+            doubtful_passages,
+            given=given,
+            ranking=acting.ranking,
+            near_repeats=acting.near_repeats,
+        )
         self.near = await read(acting.meaning, near, words, doubts)
 
     def _given(self, acting: Acting) -> PassageFilter:
@@ -181,6 +236,7 @@ class SearchPassages:
             limit=acting.page_size,
             near=self.near,
             sure=True,
+            near_repeats=acting.near_repeats,
         )
         if not hits and total:
             return past_the_end(self.words, self.page, total, acting.page_size)

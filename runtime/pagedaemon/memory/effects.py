@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pagedaemon.config import NEAR_REPEATS
 from pagedaemon.events import BlockChange
 from pagedaemon.messages import Label
 from pagedaemon.store.candidates import Allowed
@@ -21,6 +22,7 @@ from pagedaemon.store.transaction import Transaction
 
 if TYPE_CHECKING:
     from pagedaemon.memory.assurance import Doubt
+    from pagedaemon.memory.repeats import Placed
     from pagedaemon.memory.search import Near
 
 
@@ -30,6 +32,11 @@ class Nearby(Protocol):
     async def near(self, words: str, allowed: Allowed, limit: int) -> Near | None:
         """What is near to these words among the texts allowed, at most so many; None
         where search is by words."""
+        ...
+
+    async def placed(self, text: str, allowed: Allowed) -> Placed | None:
+        """A new text's vectors and the nearest among the texts allowed; None where that is not
+        known in a moment."""
         ...
 
     async def read(self, near: Near, doubts: Callable[[Transaction], Doubt | None]) -> Near:
@@ -107,6 +114,8 @@ class Acting:
     """None: searches are by words alone."""
     ranking: str = "default"
     """The preset that searches rank by."""
+    near_repeats: float | None = NEAR_REPEATS
+    """The cosine from which one record may say again what another says. None: none does."""
     letter: Letter | None = None
     """The mail that woke the agent, where mail did."""
 

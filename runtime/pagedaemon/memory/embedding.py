@@ -1,8 +1,9 @@
 """Search by meaning in one space: the query's vector, and vectors of texts made in the background.
 
 What is said and kept is put in the outbox in the transaction that stores it, so that no turn waits
-for an embedder. A task embeds what waits there once the space has been quiet for a moment. Where
-the embedder fails, words still find everything, what waits is tried again, and `status` says why.
+for an embedder, but a moment where an agent keeps a note and is told what is near to it. A task
+embeds what waits there once the space has been quiet for a moment. Where the embedder fails, words
+still find everything, what waits is tried again, and `status` says why.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from pagedaemon.memory import assurance
 from pagedaemon.memory.assurance import Doubt
 from pagedaemon.memory.changeover import Changeover
 from pagedaemon.memory.recall import speaker
+from pagedaemon.memory.repeats import ASKED, Placed
+from pagedaemon.memory.sameness import LONGEST
 from pagedaemon.memory.search import Near
 from pagedaemon.messages import Message
 from pagedaemon.store import conversations as message_rows
@@ -55,6 +58,10 @@ BATCH = 32
 
 PATIENCE = 0.5
 """Seconds that a search waits for the texts before it to be embedded."""
+
+MOMENT = 1.0
+"""Seconds in which a text that is kept has its vectors and what is near to it, or is kept without:
+as long as it takes to load the local embedder."""
 
 MOST_ATTEMPTS = 8
 """How often a text is tried that the embedder refuses, until its space is opened again."""
@@ -229,6 +236,28 @@ class Meaning:
             return near
         return replace(near, read=found, covered=embedder.covered)
 
+    async def placed(self, text: str, allowed: Allowed) -> Placed | None:
+        """A new text's vectors and what is nearest to it; None where that is not known in a moment:
+        the embedder is out of order or slow, or being changed, or the text is long. It waits for
+        its vectors then as any other, and whoever keeps it does not.
+
+        Args:
+            text: as it will be embedded.
+            allowed: the texts it is compared with.
+        """
+        if self._changeover.pending or self._failures or len(text) > LONGEST:
+            return None
+        try:
+            async with asyncio.timeout(MOMENT):
+                await self._caught_up()
+                pieces = await vectors_of(self._embedder, chunks(text), "document")
+                seen, _ = await self._store.read(vectors.changes)
+                found = await self._index.search(pieces[0], ASKED, allowed=allowed)
+        except (TimeoutError, EmbeddingError, InvalidInput):
+            return None  # it will be tried again in the background, and told there
+        nearest = tuple(hit.owner_id for hit in found.hits)
+        return Placed(self.model, tuple(pieces), nearest, seen)
+
     async def waiting(self, *, changing: bool = False) -> int:
         """How many texts meaning cannot find yet, because they wait for their vectors.
 
@@ -370,8 +399,8 @@ class Meaning:
                 return True
             seqs = [one.pending.seq for one in waiting]
             told = str(error)
-            await self._store.write(lambda tx: outbox.failed(tx, seqs, told))
             self._say(f"texts could not be embedded, and wait: {told}")
+            await self._store.write(lambda tx: outbox.failed(tx, seqs, told))
             refused.update(seqs)
             self._failures += not lasting
             return lasting

@@ -1,4 +1,4 @@
-"""What a query names, and whether one of two texts has it and the other has not.
+"""What a query names, or a text, and whether one of two texts has it and the other has not.
 
 "The garage door code is 9021" takes nothing back of "The kitchen door code is 4417", however alike
 they are and however much newer it is: not where the kitchen's is asked for.
@@ -44,7 +44,17 @@ def lost(query: str, best: str, other: str, *, speaker: str | None = None) -> bo
     his = stems(terms.words_of(speaker or ""))
     missing = (_telling(query) - his) & stems(terms.words_of(best))
     missing -= stems(terms.words_of(other))
-    return bool(missing) and (_is_list(query) or _parallel(best, other))
+    return bool(missing) and (_is_list(query) or parallel(best, other))
+
+
+def exact(text: str) -> frozenset[str]:
+    """What in a text is written as no ordinary word, without case: numbers, ids, names in code."""
+    return frozenset(one.casefold() for one in _exact(text))
+
+
+def unquoted(one: str, other: str) -> bool:
+    """Whether the other text lacks a phrase that stands in quotes in one."""
+    return any(not _stands(phrase, other) for phrase in _phrases(one))
 
 
 def stems(words: Iterable[str]) -> frozenset[str]:
@@ -90,7 +100,8 @@ def _is_list(query: str) -> bool:
     return not any(map(says_little, words))
 
 
-def _parallel(one: str, other: str) -> bool:
+def parallel(one: str, other: str) -> bool:
+    """Whether two sentences are of one form: they share half of their words or more."""
     first, second = (Counter(map(str.casefold, terms.words_of(text))) for text in (one, other))
     both = first.total() + second.total()
     return both > 0 and 2 * (first & second).total() / both >= PARALLEL

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TypeVar
 
+from pagedaemon.config import NEAR_REPEATS
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory.assurance import LOOKED_AT, Doubt, answered, doubt
 from pagedaemon.memory.formulas import (
@@ -83,6 +84,7 @@ def search_passages(
     near: Near | None = None,
     floor: float | None = None,
     sure: bool = False,
+    near_repeats: float | None = NEAR_REPEATS,
 ) -> tuple[list[PassageRow], int]:
     """One page of passages and the total, ranked by a preset: see `find_passages`.
 
@@ -92,8 +94,10 @@ def search_passages(
         sure: as a tool searches: nothing that is only far, and nothing at all where nothing found
             is likely to answer (`assurance`). What has to be read for that is
             `doubtful_passages`.
+        near_repeats: as `find_passages`; no formula has it.
     """
-    page = _passages(tx, words, given, ranking, near, _Floors.of(near, floor, sure))
+    least = _Floors.of(near, floor, sure)
+    page = _passages(tx, words, given, ranking, near, least, near_repeats)
     hits, total = page(offset, limit)
     if not sure or words is None or not total or isinstance(preset(ranking), RecentConfident):
         return hits, total
@@ -102,12 +106,19 @@ def search_passages(
 
 
 def doubtful_passages(
-    tx: Transaction, words: str, near: Near, *, given: PassageFilter, ranking: str
+    tx: Transaction,
+    words: str,
+    near: Near,
+    *,
+    given: PassageFilter,
+    ranking: str,
+    near_repeats: float | None = NEAR_REPEATS,
 ) -> Doubt | None:
     """What has to be read closely before a sure search; None if nothing has."""
     if isinstance(preset(ranking), RecentConfident):
         return None
-    page = _passages(tx, words, given, ranking, near, _Floors.of(near, None, sure=True))
+    least = _Floors.of(near, None, sure=True)
+    page = _passages(tx, words, given, ranking, near, least, near_repeats)
     best = [hit.id for hit in page(0, LOOKED_AT)[0]]
     return doubt(tx, "passage", words, best) if best else None
 
@@ -123,6 +134,7 @@ def _passages(
     ranking: str,
     near: Near | None,
     least: _Floors,
+    near_repeats: float | None,
 ) -> Pages[PassageRow]:
     chosen = preset(ranking)
 
@@ -143,6 +155,7 @@ def _passages(
                 floor=least.alone,
                 floor_beside_words=least.beside_words,
                 ranking=chosen if isinstance(chosen, Ranking) else DEFAULT,
+                near_repeats=near_repeats,
             )
         return _passages_by(tx, words, given, chosen, offset, limit, near, least)
 

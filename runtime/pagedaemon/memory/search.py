@@ -16,8 +16,10 @@ from operator import itemgetter, mul
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pagedaemon.config import NEAR_REPEATS
 from pagedaemon.errors import InvalidInput
 from pagedaemon.memory import succession
+from pagedaemon.memory.repeats import repeats_last
 from pagedaemon.memory.standing import TAIL, Place, standings
 from pagedaemon.memory.succession import Dated, successor
 from pagedaemon.memory.times.then import Then
@@ -68,6 +70,9 @@ class Ranking:
     """How many are ranked from either side."""
     newer_first: bool = True
     """Whether what is newer than the best hit and about the same comes before it: `succession`."""
+    repeats_last: bool = True
+    """Whether records that say again what a better hit says come after all that is ranked beside:
+    `repeats`."""
 
     def __post_init__(self) -> None:
         if min(asdict(self).values()) < 0 or self.keywords + self.meaning <= 0:
@@ -298,6 +303,7 @@ def find_passages(
     floor: float | None = None,
     floor_beside_words: float | None = None,
     ranking: Ranking = DEFAULT,
+    near_repeats: float | None = NEAR_REPEATS,
 ) -> tuple[list[PassageRow], int]:
     """One page of passages and the total, best first; newest first without words.
 
@@ -309,6 +315,7 @@ def find_passages(
         near: what an index found; None searches by words alone.
         floor: the least cosine of a hit that no word found; None hides nothing.
         floor_beside_words: the same where words found something; None: `floor`.
+        near_repeats: the cosine from which one may say again what another says. None: none does.
     """
     if words is None:
         return passage_rows.in_order(tx, given, offset=offset, limit=limit)
@@ -319,7 +326,12 @@ def find_passages(
         ranked = _by_names(tx, words, scored, ranking)
         dates = passage_rows.dates(tx, [one.id for one in ranked[: succession.DEPTH]])
         dated = {one: Dated(at) for one, at in dates.items()}
-        return _newer_first(tx, "passage", words, ranked, dated, nearest, ranking)
+        ranked = _newer_first(tx, "passage", words, ranked, dated, nearest, ranking)
+        if near_repeats is None or not ranking.repeats_last:
+            return ranked
+        hits = {one.id: one for one in ranked}
+        upto = offset + limit
+        return repeats_last(tx, hits, least=near_repeats, model=nearest.model, upto=upto)
 
     least = _Floors(floor, floor_beside_words)
     shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed)

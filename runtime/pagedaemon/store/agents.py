@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.sql import bindparam
 
 from pagedaemon.agent import AgentRecord
-from pagedaemon.config import Model, Settings
+from pagedaemon.config import NEAR_REPEATS, Model, Settings
 from pagedaemon.errors import ConfigError, NotFound
 from pagedaemon.messages import Usage
 from pagedaemon.store.tables import StoredValueError, agents, archives, provenance
@@ -77,6 +77,22 @@ def require_there(tx: Transaction, agent_id: str) -> None:
     """
     if tx.scalar(_THERE, {"id": agent_id}) is None:
         raise _deleted(agent_id)
+
+
+_SETTINGS = select(agents.c.settings).where(agents.c.id == bindparam("id"))
+
+
+def near_repeats(tx: Transaction, agent_id: str) -> float | None:
+    """Its setting of that name, for which the others need not be validated.
+
+    Raises:
+        NotFound: it was deleted.
+    """
+    row = tx.first(_SETTINGS, {"id": agent_id})
+    if row is None:
+        raise _deleted(agent_id)
+    found: float | None = row[0].get("near_repeats", NEAR_REPEATS)
+    return found
 
 
 def _deleted(agent_id: str) -> NotFound:

@@ -396,6 +396,15 @@ def by_ids(tx: Transaction, ids: Sequence[str]) -> dict[str, PassageRow]:
     return {row.id: row for row in _passages(tx, rows)}
 
 
+def texts(tx: Transaction, ids: Sequence[str], most: int) -> dict[str, str]:
+    """The first so many characters of passages, by id, without their tags."""
+    rows = tx.all(_TEXTS, {"ids": as_list(ids), "most": most}) if ids else ()
+    return {row[0]: row[1] for row in rows}
+
+
+_TEXTS = select(passages.c.id, func.substr(passages.c.text, 1, bindparam("most"))).where(
+    passages.c.id.in_(select(listed("ids").c.value))
+)
 _BY_IDS = select(*_COLUMNS).where(passages.c.id.in_(select(listed("ids").c.value)))
 _DATES = select(
     passages.c.id,

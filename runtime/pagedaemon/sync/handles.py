@@ -151,6 +151,9 @@ class Archive(Handle[AsyncArchive]):
     def insert_many(self, records: Iterable[Record | str]) -> list[Passage]:
         return self._door.wait(self._inner.insert_many(records))
 
+    def near_repeats(self, text: str, *, tags: Sequence[str] = ()) -> list[Passage]:
+        return self._door.wait(self._inner.near_repeats(text, tags=tags))
+
     def search(
         self,
         query: str | None = None,

@@ -420,6 +420,7 @@ def _acting(turn: OpenTurn, draft: Draft, clock: Clock) -> Acting:
         letter=turn.letter,
         meaning=turn.body.meaning,
         ranking=turn.body.agent.settings.ranking,
+        near_repeats=turn.body.agent.settings.near_repeats,
     )
 
 
