@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pagedaemon.config import NEAR_REPEATS
+
 HERE = Path(__file__).parent
 
 
@@ -86,3 +88,17 @@ def test_without_its_set_it_says_what_it_needs(name: str, tmp_path: Path) -> Non
     done = run(name, "--data", str(tmp_path / "absent"))
     assert done.returncode == 2
     assert "--data" in done.stderr
+
+
+def test_no_pair_that_tells_of_two_things_is_taken_for_one_fact(tmp_path: Path) -> None:
+    """At the default of `Settings.near_repeats`."""
+    out = tmp_path / "out.json"
+    done = run("near_repeats", "--json", str(out))
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(out.read_text(encoding="utf-8"))
+    for group in ("all", "held out"):
+        (usual,) = (one for one in figures[group] if one["least"] == NEAR_REPEATS)
+        assert usual["different"]["near"] > 5, "the cosine alone does not tell them apart"
+        assert usual["different"]["one"] == 0
+        assert usual["same"]["one"] >= 0.8 * usual["same"]["near"]
+        assert usual["same"]["told"] == usual["same"]["near"]
