@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ from tests.cases.embedders import Chosen
 
 from pagedaemon import AsyncRuntime
 from pagedaemon.handles.agents import AsyncAgent
+from pagedaemon.llm.protocol import Request
 from pagedaemon.testing import FakeEmbedder, ScriptedModel, call, say
+from pagedaemon.testing.scripted import Answer
 
 FACT = "Lin is allergic to peanuts"
 
@@ -92,26 +95,56 @@ async def test_a_fact_in_other_words_is_kept_told_and_crowds_nothing_out(tmp_pat
 
 
 async def test_a_turn_takes_the_database_no_longer_after_a_long_past(tmp_path: Path) -> None:
-    """AR-08. Counted in hundreds of steps of SQLite's virtual machine."""
-    model = ScriptedModel([say("Yes.")] * 12)
+    """AR-08. Counted in hundreds of steps of SQLite's virtual machine: of twenty turns of an agent
+    with 20,000 messages and 5,000 records beside those of an empty one, and of two empty ones."""
+    model = ScriptedModel([say("Yes.")] * 88)
     with steps_counted() as steps:
         async with AsyncRuntime(
             tmp_path / "m", model="script", models={"script": model}, embedder=None
         ) as runtime:
-            old = await runtime.agents.ensure("old")
-            new = await runtime.agents.ensure("new")
-            spoken = [{"role": "user", "content": f"day {n}, nothing new"} for n in range(4_000)]
+            old, new, one, other = [
+                await runtime.agents.ensure(name) for name in ("old", "new", "one", "other")
+            ]
+            spoken = [{"role": "user", "content": f"day {n}, nothing new"} for n in range(20_000)]
             await old.recall.import_jsonl(spoken)
-            await old.archive.insert_many([f"fact {n}" for n in range(1_000)])
+            await old.archive.insert_many([f"fact {n}" for n in range(5_000)])
 
-            async def cost(agent: AsyncAgent) -> int:
+            async def cost(*agents: AsyncAgent) -> int:
                 before = steps[0]
-                await agent.send("Are you there?")
+                turns = await asyncio.gather(*(agent.send("Are you there?") for agent in agents))
+                assert {turn.reply for turn in turns} == {"Yes."}
                 return steps[0] - before
 
-            pairs = [(await cost(old), await cost(new)) for _ in range(6)][1:]
-    assert all(ours <= 1.3 * empty + 20 for ours, empty in pairs)
+            await cost(old, new, one, other)
+            pairs = [(await cost(old, new), await cost(one, other)) for _ in range(20)]
+            alone = [await cost(new), await cost(one)]
+    assert all(beside <= 1.3 * empty + 20 for beside, empty in pairs)
     assert all(empty > 0 for _, empty in pairs)
+    assert max(alone) <= 1.3 * min(alone) + 20, "and the empty one pays nothing for the other"
+
+
+async def test_an_agent_that_thinks_long_over_a_long_past_holds_up_no_other(tmp_path: Path) -> None:
+    """AR-08: the second agent has all its answers before the first has one."""
+    thinking = asyncio.Event()
+
+    async def answer(request: Request) -> Answer:
+        if "slowly" in str(request.messages[-1]):
+            await thinking.wait()
+        return say("Yes.")
+
+    model = ScriptedModel(answer)
+    async with AsyncRuntime(
+        tmp_path / "m", model="script", models={"script": model}, embedder=None
+    ) as runtime:
+        old, new = [await runtime.agents.ensure(name) for name in ("old", "new")]
+        spoken = [{"role": "user", "content": f"day {n}, nothing new"} for n in range(2_000)]
+        await old.recall.import_jsonl(spoken)
+        first = asyncio.create_task(old.send("Think slowly."))
+        turns = [await new.send("Are you there?") for _ in range(20)]
+        assert not first.done()
+        thinking.set()
+        assert (await first).reply == "Yes."
+    assert [turn.reply for turn in turns] == ["Yes."] * 20
 
 
 @contextmanager

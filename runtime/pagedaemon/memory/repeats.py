@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 ASKED = 16
 """The nearest records that are compared with a new one."""
 
-AT_ONCE = 60
+SINCE = 64
+"""Vectors that have come since those were looked for, and are compared too."""
+
+AT_ONCE = 40
 """Hits that are compared in one go."""
 
 AT_ONCE_BY_WORDS = 20
@@ -68,7 +71,7 @@ def like(
     """
     last, _ = vectors.changes(tx)
     since = (
-        vectors.added(tx, placed.model, after=placed.seen, upto=last, limit=ASKED)
+        vectors.added(tx, placed.model, after=placed.seen, upto=last, limit=SINCE)
         if last > placed.seen
         else ()
     )

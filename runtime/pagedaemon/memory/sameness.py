@@ -56,6 +56,9 @@ class Wording:
     """What is compared of a text."""
 
     text: str
+    """Its first `LONGEST` characters, without what contracts a denial."""
+    long: bool
+    """Whether it has more."""
     words: tuple[str, ...]
     """In their order, as they are written."""
     folded: tuple[str, ...]
@@ -73,8 +76,8 @@ class Wording:
     @classmethod
     def of(cls, text: str) -> Wording:
         """A text's."""
-        whole = _CONTRACTED.sub(" not", _CANNOT.sub(r"\1 not", text))
-        text = " ".join(whole.split())
+        long, text = len(text) > LONGEST, text[:LONGEST]
+        text = " ".join(_CONTRACTED.sub(" not", _CANNOT.sub(r"\1 not", text)).split())
         words = tuple(terms.words_of(text))
         folded = tuple(word.casefold() for word in words)
         small = text.casefold()
@@ -85,6 +88,7 @@ class Wording:
             unspaced = frozenset(char for char in small if terms.has_unspaced(char))
         return cls(
             text,
+            long,
             words,
             folded,
             "".join(char for char in small if unicodedata.category(char)[0] not in "PZC"),
@@ -112,7 +116,8 @@ def apart(one: Wording, other: Wording) -> bool:
     without spaces a character, that the other lacks; or one denies what the other says."""
     return (
         _inexact(one, other)
-        or max(len(one.text), len(other.text)) > LONGEST
+        or one.long
+        or other.long
         or naming.unquoted(one.text, other.text)
         or naming.unquoted(other.text, one.text)
         or _named_apart(one, other)
