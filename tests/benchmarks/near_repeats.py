@@ -23,7 +23,7 @@ from typing import Any
 from figures import needed, table, write_json
 
 from pagedaemon.llm.embedding.minilm import MiniLM
-from pagedaemon.memory.sameness import Wording, apart, same
+from pagedaemon.memory.sameness import Wording, apart, replaced
 
 DATA = Path(__file__).with_name("data") / "near_repeats.jsonl"
 
@@ -52,7 +52,8 @@ async def judged(lines: Sequence[dict[str, Any]]) -> list[Pair]:
         texts = (line["one"], line["other"])
         first, second = await embedder.embed(texts, purpose="document")
         mine, its = map(Wording.of, texts)
-        told, one = not apart(mine, its), same(mine, its)
+        told = not apart(mine, its)
+        one = told and not replaced(mine, its)
         pairs.append(Pair(line["same"], line["how"], float(first @ second), told, one))
     await embedder.aclose()
     return pairs

@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagedaemon.memory.sameness import LONGEST, Wording, apart, replaced, reworded, same
+from pagedaemon.memory.sameness import LONGEST, Wording, apart, replaced, reworded
 
 
 def both(one: str, other: str) -> tuple[Wording, Wording]:
     return Wording.of(one), Wording.of(other)
+
+
+def same(one: Wording, other: Wording) -> bool:
+    return not apart(one, other) and not replaced(one, other)
 
 
 @pytest.mark.parametrize(

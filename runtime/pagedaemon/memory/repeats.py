@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from pagedaemon.memory.sameness import LONGEST, Wording, apart, reworded, same
+from pagedaemon.memory.sameness import LONGEST, Wording, apart, replaced, reworded
 from pagedaemon.store import outbox, passages, vectors
 from pagedaemon.store.passages import PassageFilter, PassageRow
 from pagedaemon.store.transaction import Transaction
@@ -31,6 +31,10 @@ SINCE = 64
 
 AT_ONCE = 40
 """Hits that are compared in one go."""
+
+OF_ONE_FORM = 2
+"""Hits that are one sentence but for a word, such as "likes", "loves" and "enjoys", or "two" and
+"three", and keep their places. Whether they tell of one thing nobody knows; more of them repeat."""
 
 AT_ONCE_BY_WORDS = 20
 """The same where there are no vectors, and each costs as much as it would alone."""
@@ -106,7 +110,8 @@ def known(
 
 
 def _newest_first(rows: Iterable[PassageRow]) -> list[PassageRow]:
-    return sorted(rows, key=lambda row: row.created_at, reverse=True)
+    by_id = sorted(rows, key=lambda row: row.id)
+    return sorted(by_id, key=lambda row: row.created_at, reverse=True)
 
 
 def _reworded_in(tx: Transaction, given: PassageFilter, text: str) -> list[PassageRow]:
@@ -194,14 +199,25 @@ class _Compared:
         found = []
         for one in ids:
             others = (other for other in near.get(one, ()) if other in self._first)
-            repeats = any(same(self._wording(one), self._wording(other)) for other in others)
-            if repeats or self._reworded(one):
+            if self._repeats(one, others) or self._reworded(one):
                 found.append(one)
             else:
                 self._first[one] = None
                 if self._letters is not None:
                     self._letters.setdefault(self._key(one), []).append(one)
         return found
+
+    def _repeats(self, one: str, others: Iterable[str]) -> bool:
+        """Whether one says again what better hits say that are near to it."""
+        of_one_form = 0
+        for other in others:
+            mine, its = self._wording(one), self._wording(other)
+            if apart(mine, its):
+                continue
+            if not replaced(mine, its):
+                return True
+            of_one_form += 1
+        return of_one_form >= OF_ONE_FORM
 
     def _near(self, ids: Sequence[str]) -> dict[str, list[str]]:
         """Of hits that have vectors, those before it to which each is near, itself or by a third:

@@ -103,13 +103,6 @@ class Wording:
         )
 
 
-def same(one: Wording, other: Wording) -> bool:
-    """Whether two texts whose vectors are near say the same: nothing tells them apart, and they are
-    not one sentence in which words were replaced by others."""
-    # The quick one first: of many hits of one form each is compared with each.
-    return not replaced(one, other) and not apart(one, other)
-
-
 def apart(one: Wording, other: Wording) -> bool:
     """Whether two texts whose vectors are near tell of different things: one has a phrase in
     quotes, a number, an id or a name in code that the other lacks; each has a name, or in a script
