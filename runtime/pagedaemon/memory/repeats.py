@@ -32,12 +32,12 @@ SINCE = 64
 AT_ONCE = 40
 """Hits that are compared in one go."""
 
+AT_ONCE_BY_WORDS = 20
+"""The same where there are no vectors, and each costs as much as it would alone."""
+
 OF_ONE_FORM = 2
 """Hits that are one sentence but for a word, such as "likes", "loves" and "enjoys", or "two" and
 "three", and keep their places. Whether they tell of one thing nobody knows; more of them repeat."""
-
-AT_ONCE_BY_WORDS = 20
-"""The same where there are no vectors, and each costs as much as it would alone."""
 
 _NO_LETTERS = re.compile(r"[\W_]+")
 
