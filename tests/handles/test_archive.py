@@ -170,6 +170,7 @@ async def test_a_record_with_a_value_of_another_type_is_refused(
 DELETED: dict[str, Callable[[AsyncArchive], Awaitable[object]]] = {
     "insert": lambda archive: archive.insert("rain"),
     "insert_many": lambda archive: archive.insert_many([]),
+    "near_repeats": lambda archive: archive.near_repeats("x"),
     "search": lambda archive: archive.search("harbour"),
     "get": lambda archive: archive.get("passage-1"),
     "delete": lambda archive: archive.delete("passage-1"),

@@ -21,19 +21,19 @@ from pagedaemon.store.function_words import says_little
 LONGEST = 2_000
 """Characters of a text that is compared; a longer one repeats nothing."""
 
-_DENIALS_BY_LANGUAGE = """
-    not no never neither nor none nobody nothing nowhere without
-    nicht kein keine keinem keinen keiner keines nie niemals nichts niemand ohne
-    pas jamais rien aucun aucune sans
-    nunca jamás nada nadie ningún ninguna sin
-    non mai niente nessuno senza
-    niet geen nooit niets niemand zonder
-    não nem ninguém sem
-    inte aldrig ingen utan ikke aldri uten uden
-    nie nigdy bez
-    не нет ни никогда без
-    """
-_DENIALS = frozenset(_DENIALS_BY_LANGUAGE.split())
+_BY_LANGUAGE = {
+    "en": "not no never neither nor none nobody nothing nowhere without",
+    "de": "nicht kein keine keinem keinen keiner keines nie niemals nichts niemand ohne",
+    "fr": "pas jamais rien aucun aucune sans",
+    "es": "nunca jamás nada nadie ningún ninguna sin",
+    "it": "non mai niente nessuno senza",
+    "nl": "niet geen nooit niets niemand zonder",
+    "pt": "não nem ninguém sem",
+    "da, no, sv": "inte aldrig ingen utan ikke aldri uten uden",
+    "pl": "nie nigdy bez",
+    "ru": "не нет ни никогда без",
+}
+_DENIALS = frozenset(word for words in _BY_LANGUAGE.values() for word in words.split())
 """Words by which something is denied, of languages that write them apart."""
 
 _DENYING = (*"不没沒無无非未别別못않", "ない", "なかっ", "ません", "안 ", "아니", "ไม่")
