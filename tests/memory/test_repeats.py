@@ -395,3 +395,26 @@ async def test_a_long_text_repeats_another_piece_by_piece(tmp_path: Path) -> Non
         await agent.archive.insert_many([*texts, other])
         found = await agent.archive.near_repeats(texts[0])
         assert sorted(hit.text for hit in found) == sorted(texts)
+
+
+async def test_while_the_embedder_is_being_changed_a_note_is_kept_and_nothing_is_told(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, Chosen(NEAR)) as (runtime, agent):
+        await agent.archive.insert(FACT)
+        await runtime.reindex()
+    answers = asyncio.Event()
+
+    async def wait() -> None:
+        await answers.wait()
+
+    other = FakeEmbedder(name="another", before=wait)
+    async with opened(tmp_path, other, insert(AGAIN[0])) as (runtime, agent):
+        async with asyncio.timeout(10):
+            (result,) = await told(agent)
+        assert result.startswith("Saved: ")
+        assert "Nearly" not in result
+        answers.set()
+        status = await runtime.reindex()
+        assert (status.model, status.pending, status.earlier) == ("another", 0, ())
+        assert await agent.archive.count() == 2
