@@ -71,6 +71,7 @@ HEAVY = [
     "pagedaemon.llm.gateway",
     "pagedaemon.loop",
     "pagedaemon.memory.embedding",
+    "pagedaemon.memory.meaning",
     "pagedaemon.memory.search",
     "pagedaemon.scheduler",
     "pagedaemon.testing",

@@ -30,7 +30,8 @@ from pagedaemon.store.worker import Worker
 from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from pagedaemon.memory.embedding import Meaning, Progress, SearchStatus
+    from pagedaemon.memory.embedding import Progress
+    from pagedaemon.memory.meaning import Meaning, SearchStatus
     from pagedaemon.scheduler import Scheduler
     from pagedaemon.store.checkup import Report
     from pagedaemon.store.index.finder import IndexMode
@@ -88,7 +89,7 @@ class AsyncSpace:
         Raises:
             StoreError: the store could not be read.
         """
-        from pagedaemon.memory.embedding import WORDS_ONLY
+        from pagedaemon.memory.meaning import WORDS_ONLY
 
         meaning = self._scheduler.meaning
         return WORDS_ONLY if meaning is None else await meaning.status()
@@ -105,7 +106,7 @@ class AsyncSpace:
                 tried again in the background.
             StoreError: the store failed.
         """
-        from pagedaemon.memory.embedding import WORDS_ONLY
+        from pagedaemon.memory.meaning import WORDS_ONLY
 
         meaning = self._scheduler.meaning
         return WORDS_ONLY if meaning is None else await meaning.reindex(progress)
@@ -278,7 +279,7 @@ class AsyncRuntime:
     def _meaning(self, database: Database) -> Meaning | None:
         if self._embedder is None:
             return None
-        from pagedaemon.memory.embedding import Meaning
+        from pagedaemon.memory.meaning import Meaning
         from pagedaemon.store.index.finder import VectorIndex
 
         index = VectorIndex(database, self._embedder.name, mode=self._index, url=self._chroma_url)

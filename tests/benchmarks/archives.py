@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pagedaemon import AsyncRuntime
 from pagedaemon.llm.embedding.protocol import Embedder, Purpose
-from pagedaemon.memory.embedding import SearchStatus
+from pagedaemon.memory.meaning import SearchStatus
 from pagedaemon.runtime import DEFAULT_SPACE
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import passages, vectors

@@ -28,7 +28,7 @@ from pagedaemon.errors import (
 )
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.llm.embedding import minilm
-from pagedaemon.memory.embedding import SearchStatus
+from pagedaemon.memory.meaning import SearchStatus
 from pagedaemon.store.index.finder import IndexMode
 from pagedaemon.testing import FakeEmbedder, ScriptedModel, call, say
 

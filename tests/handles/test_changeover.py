@@ -15,7 +15,7 @@ from pagedaemon import AsyncRuntime
 from pagedaemon.errors import EmbeddingError
 from pagedaemon.llm.embedding.protocol import Purpose
 from pagedaemon.llm.protocol import Reply, Request
-from pagedaemon.memory.embedding import SearchStatus
+from pagedaemon.memory.meaning import SearchStatus
 from pagedaemon.store.index.finder import IndexMode
 from pagedaemon.store.vectors import Vector
 from pagedaemon.testing import FakeEmbedder, ScriptedModel, call, say, view

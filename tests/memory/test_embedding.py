@@ -18,7 +18,8 @@ from pagedaemon.errors import ConfigError, EmbeddingError
 from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.memory import embedding
 from pagedaemon.memory.archival import keep
-from pagedaemon.memory.embedding import Meaning, SearchStatus, message_text
+from pagedaemon.memory.embedding import message_text
+from pagedaemon.memory.meaning import Meaning, SearchStatus
 from pagedaemon.memory.search import Near
 from pagedaemon.messages import Message
 from pagedaemon.store import agents as agent_rows

@@ -20,9 +20,9 @@ from pagedaemon.config import Settings
 from pagedaemon.errors import EmbeddingError, InvalidInput, NotFound
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.llm.embedding.protocol import Embedder
-from pagedaemon.memory import embedding
+from pagedaemon.memory import embedding, meaning
 from pagedaemon.memory.archival import keep_all
-from pagedaemon.memory.embedding import SearchStatus
+from pagedaemon.memory.meaning import SearchStatus
 from pagedaemon.memory.repeats import OF_ONE_FORM, repeats_last
 from pagedaemon.memory.sameness import LONGEST, Wording, reworded
 from pagedaemon.store import agents as agent_rows
@@ -170,7 +170,7 @@ async def test_a_failing_embedder_fails_no_insert_and_what_waits_is_told(tmp_pat
 async def test_a_slow_embedder_holds_up_an_insert_for_a_moment_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "MOMENT", 0.05)
+    monkeypatch.setattr(meaning, "MOMENT", 0.05)
     monkeypatch.setattr(embedding, "PATIENCE", 0.02)
     answers = asyncio.Event()
 

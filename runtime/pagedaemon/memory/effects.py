@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Nearby(Protocol):
-    """Finds by meaning: `pagedaemon.memory.embedding.Meaning`."""
+    """Finds by meaning: `pagedaemon.memory.meaning.Meaning`."""
 
     async def near(self, words: str, allowed: Allowed, limit: int) -> Near | None:
         """What is near to these words among the texts allowed, at most so many; None

@@ -1,9 +1,8 @@
-"""Search by meaning in one space: the query's vector, and vectors of texts made in the background.
+"""What waits for its vectors in one space, embedded in the background.
 
 What is said and kept is put in the outbox in the transaction that stores it, so that no turn waits
-for an embedder, but a moment where an agent keeps a note and is told what is near to it. A task
-embeds what waits there once the space has been quiet for a moment. Where the embedder fails, words
-still find everything, what waits is tried again, and `status` says why.
+for an embedder. A task embeds what waits there once the space has been quiet for a moment. Where
+the embedder fails, words still find everything, and what waits is tried again.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,25 +20,19 @@ from pagedaemon.clock import Clock
 from pagedaemon.errors import ConfigError, EmbeddingError, InvalidInput
 from pagedaemon.llm.embedding.answers import vectors_of
 from pagedaemon.llm.embedding.chunking import chunks
-from pagedaemon.llm.embedding.protocol import Embedder, WordEmbedder
-from pagedaemon.memory import assurance
-from pagedaemon.memory.assurance import Doubt
+from pagedaemon.llm.embedding.protocol import Embedder
 from pagedaemon.memory.changeover import Changeover
 from pagedaemon.memory.recall import speaker
-from pagedaemon.memory.repeats import ASKED, Placed
-from pagedaemon.memory.sameness import LONGEST
-from pagedaemon.memory.search import Near
 from pagedaemon.messages import Message
 from pagedaemon.store import conversations as message_rows
 from pagedaemon.store import outbox, vectors
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as queries
-from pagedaemon.store.candidates import Allowed
 from pagedaemon.store.database import Database
 from pagedaemon.store.index.finder import VectorIndex
 from pagedaemon.store.outbox import Pending
 from pagedaemon.store.transaction import Transaction
-from pagedaemon.store.vectors import Embedded, EmbeddingStatus
+from pagedaemon.store.vectors import Embedded
 
 if TYPE_CHECKING:
     from pagedaemon.llm.embedding.protocol import Vector
@@ -58,10 +51,6 @@ BATCH = 32
 
 PATIENCE = 0.5
 """Seconds that a search waits for the texts before it to be embedded."""
-
-MOMENT = 1.0
-"""Seconds in which a text that is kept has its vectors and what is near to it, or is kept without:
-as long as it takes to load the local embedder."""
 
 MOST_ATTEMPTS = 8
 """How often a text is tried that the embedder refuses, until its space is opened again."""
@@ -82,43 +71,21 @@ Progress: TypeAlias = Callable[[int, int | None, str], None]
 """Told how many are done, of how many (None: not known), and of what."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchStatus:
-    """How far search by meaning is in a space."""
-
-    model: str | None
-    """The embedding model; None: search is by words alone."""
-    stored: int
-    """Texts that have their vectors."""
-    pending: int
-    """Texts that wait for them, and are found by words meanwhile."""
-    failed: int
-    """Of those: how many have failed, and are tried again."""
-    errors: tuple[str, ...]
-    """What went wrong last, each once."""
-    via: str
-    """What answers now: `keywords`, `exact` or `chroma`."""
-    earlier: tuple[str, ...] = ()
-    """Other models that left vectors here, which are not used. They are removed as soon as every
-    text has its vectors of this one; until then search is by words."""
-
-
-WORDS_ONLY = SearchStatus(None, 0, 0, 0, (), "keywords")
-
-
-class Meaning:
-    """Finds by meaning in one space, and embeds what is stored there. It belongs to one event loop.
+class Backlog:
+    """Embeds what is stored in one space. It belongs to one event loop.
 
     Args:
         store: the space.
         clock: the time.
-        embedder: makes the vectors; whoever gives it closes it.
-        index: finds among those that are stored; closed with this.
+        embedder: makes the vectors.
+        index: finds among those that are stored.
     """
 
     def __init__(
         self, store: Database, clock: Clock, embedder: Embedder, index: VectorIndex
     ) -> None:
+        self.changeover = Changeover(store, index)
+        """From another embedder to this one."""
         self._store = store
         self._clock = clock
         self._embedder = embedder
@@ -135,158 +102,90 @@ class Meaning:
         self._failures = 0
         """How often in a row the embedder was out of order: search is by words until it answers."""
         self._one_at_a_time = asyncio.Lock()
-        self._changeover = Changeover(store, index)
         self._said: str | None = None
-        self._filled = False
         self._closed = False
 
-    @property
-    def model(self) -> str:
-        """The embedder's name, which its vectors carry."""
-        return self._embedder.name
-
-    async def open(self) -> None:
-        """Looks whether the vectors that are stored are this embedder's, and says so if not; from
-        now on what is stored is embedded. Nothing is loaded and nothing is written.
-
-        Raises:
-            ConfigError: vectors of this name have another dimension.
-        """
-        stored = await self._store.read(vectors.models)
-        self._require_same_size(dict(stored))
-        others = [f"{name} ({size} dimensions)" for name, size in stored if name != self.model]
-        if others:
-            size = self._embedder.dimension
-            logger.warning(
-                "%s: vectors here are of %s, and the embedder is now %s (%s dimensions): texts are "
-                "embedded anew in the background and found by words meanwhile, and then the old "
-                "vectors are removed; reindex() waits for that",
-                self._store.space,
-                ", ".join(others),
-                self.model,
-                "unknown" if size is None else size,
-            )
-            await self._changeover.look(self._clock.now())
+    def open(self) -> None:
+        """From now on what is stored is embedded. Nothing is loaded and nothing is written."""
         self._home = asyncio.get_running_loop()
         self._store.when_queued = self._queued
         self._start_after(QUIET)
 
-    def _require_same_size(self, stored: Mapping[str, int]) -> None:
-        before, now = stored.get(self.model), self._embedder.dimension
-        if before is not None and now is not None and before != now:
-            raise ConfigError(
-                f"embedding model {self.model!r} has vectors of {before} dimensions in space "
-                f"{self._store.space!r} and makes such of {now} now: give it another name, and "
-                "the texts are embedded anew"
-            )
+    @property
+    def out_of_order(self) -> bool:
+        """Whether the embedder has failed, and is waited for."""
+        return self._failures > 0
 
-    # ------------------------------------------------------------------ finding
+    def failed(self, what: str) -> None:
+        """The embedder has failed at something else: it is waited for until it answers again."""
+        self._failures += 1
+        self.say(what)
+        self._start_after(self._pause())
 
-    async def near(self, words: str, allowed: Allowed, limit: int) -> Near | None:
-        """What is near to these words in meaning; None where that cannot be said, and search is by
-        words.
+    @property
+    def settled(self) -> bool:
+        """Whether nothing waits, known without asking the store."""
+        return self._task is None and not (self._unsettled or self._new or self._failures)
 
-        Args:
-            allowed: the texts that may be found.
-            limit: how many at most.
-        """
-        if self._changeover.pending:
-            if not self._failures:
-                self._start()
-            return None
-        await self._caught_up()
-        if not await self._any_stored():
-            return None
-        # Of a long query the beginning: it is as much as an embedder reads.
-        asked = chunks(words)[:1]
-        if not asked or self._failures:
-            return None
-        try:
-            (vector,) = await vectors_of(self._embedder, asked, "query")
-            found = await self._index.search(vector, limit, allowed=allowed)
-        except (EmbeddingError, InvalidInput) as error:
-            self._failures += 1
-            self._say(f"a query could not be embedded, so search is by words for now: {error}")
-            self._start_after(self._pause())
-            return None
-        cosines = {hit.owner_id: hit.score for hit in found.hits}
-        if not cosines:
-            return None
-        # Not part of the protocol: embedders were written before there was one.
-        sure = getattr(self._embedder, "sure", None)
-        return Near(cosines, found.via, self._embedder.floor, self.model, sure)
-
-    async def read(self, near: Near, doubts: Callable[[Transaction], Doubt | None]) -> Near:
-        """The same with what was read closely of what was found, where the embedder can and that is
-        in doubt. Where it fails, what is near is judged by its cosines.
-
-        Args:
-            doubts: what is in doubt.
-        """
-        embedder = self._embedder
-        if not isinstance(embedder, WordEmbedder):
-            return near
-        doubt = await self._store.read(doubts)
-        if doubt is None:
-            return near
-        try:
-            found = await assurance.read(embedder, doubt)
-        except EmbeddingError as error:
-            self._say(f"what was found could not be read closely: {error}")
-            return near
-        return replace(near, read=found, covered=embedder.covered)
-
-    async def placed(self, text: str, allowed: Allowed) -> Placed | None:
-        """A new text's vectors and what is nearest to it; None where that is not known in a moment:
-        the embedder is out of order or slow, or being changed, or the text is long. It waits for
-        its vectors then as any other, and whoever keeps it does not.
-
-        Args:
-            text: as it will be embedded.
-            allowed: the texts it is compared with.
-        """
-        if self._changeover.pending or self._failures or len(text) > LONGEST:
-            return None
-        try:
-            async with asyncio.timeout(MOMENT):
-                await self._caught_up()
-                pieces = await vectors_of(self._embedder, chunks(text), "document")
-                seen, _ = await self._store.read(vectors.changes)
-                found = await self._index.search(pieces[0], ASKED, allowed=allowed)
-        except (TimeoutError, EmbeddingError, InvalidInput):
-            return None  # it will be tried again in the background, and told there
-        nearest = tuple(hit.owner_id for hit in found.hits)
-        return Placed(self.model, tuple(pieces), nearest, seen)
-
-    async def waiting(self, *, changing: bool = False) -> int:
-        """How many texts meaning cannot find yet, because they wait for their vectors.
-
-        Args:
-            changing: only where they do because the embedder was changed; else 0.
-        """
-        if changing and not self._changeover.pending:
-            return 0
-        if self._task is None and not (self._unsettled or self._new or self._failures):
-            return 0
-        now = self._clock.now()
-        found = await self._store.read(lambda tx: self._changeover.waiting(tx, now))
-        # Of a change the end is told a moment after the last text: until then search is by words.
-        return max(found, 1) if changing else found
-
-    async def _any_stored(self) -> bool:
-        if not self._filled:
-            found = await self._store.read(lambda tx: vectors.dimension(tx, self.model))
-            self._filled = found is not None
-        return self._filled
-
-    async def _caught_up(self) -> None:
+    async def caught_up(self) -> None:
         """Waits a moment for what was stored just now, unless the embedder is out of order."""
         if self._new and not self._failures:
-            self._start()
+            self.start()
         if self._task is not None and not self._failures:
             await asyncio.wait([self._task], timeout=PATIENCE)
 
-    # ------------------------------------------------------------------ embedding
+    async def catch_up(self) -> None:
+        """Embeds what waits, also what has failed, and what has no vectors yet; waits for that.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        async with self._one_at_a_time:
+            self._failures = 0
+            await self._find_missing()
+            await self._embed_waiting()
+
+    async def embed_anew(self, progress: Progress | None = None) -> None:
+        """Embeds every text anew and removes vectors of other models.
+
+        Raises:
+            EmbeddingError: the embedder failed; what is not embedded waits and is tried again.
+        """
+        async with self._one_at_a_time:
+            now = self._clock.now()
+            total = await self._store.write(lambda tx: outbox.queue_all(tx, now))
+            self.changeover.listed = True
+            self._failures, done = 0, 0
+
+            def told(more: int) -> None:
+                nonlocal done
+                done += more
+                if progress is not None:
+                    progress(min(done, total), total, "texts embedded")
+
+            told(0)
+            ended = await self._embed_waiting(told)
+            left = await self._store.read(lambda tx: vectors.status(tx, self._embedder.name))
+            # What was stored since, here or by another process, waits as any new text does.
+            if left.failed or not ended:
+                raise EmbeddingError(
+                    f"{left.pending} of {total} texts have no new vectors yet; they wait, and are "
+                    f"tried again. {'; '.join(left.errors)}",
+                    kind="unavailable",
+                )
+            await self.changeover.look(now)
+            await self.changeover.complete()
+
+    async def aclose(self) -> None:
+        """Stops. What waits for vectors waits until the space is opened again."""
+        self._closed = True
+        self._store.when_queued = None
+        if self._timer is not None:
+            self._timer.cancel()
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     def _queued(self, count: int) -> None:
         """Called on a store thread."""
@@ -300,7 +199,7 @@ class Meaning:
         if self._failures:
             return  # it is tried again in its own time
         if self._new >= MANY:
-            self._start()
+            self.start()
         else:
             self._start_after(QUIET)
 
@@ -309,9 +208,10 @@ class Meaning:
             self._timer.cancel()
         if self._closed or self._home is None:
             return
-        self._timer = self._home.call_later(seconds, self._start)
+        self._timer = self._home.call_later(seconds, self.start)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Embeds what waits, now, unless that is under way."""
         if self._closed or self._task is not None:
             return
         if self._timer is not None:
@@ -326,7 +226,7 @@ class Meaning:
         error = task.exception()
         if error is not None:
             self._failures += 1
-            self._say(f"texts could not be embedded, and wait: {error}")
+            self.say(f"texts could not be embedded, and wait: {error}")
         if self._failures:
             self._start_after(self._pause())
         elif self._new:
@@ -340,17 +240,17 @@ class Meaning:
             if self._look:
                 await self._find_missing()
                 self._look = False
-                self._changeover.listed = True
+                self.changeover.listed = True
             if await self._embed_waiting():
-                await self._changeover.complete()
+                await self.changeover.complete()
                 self._unsettled = bool(await self._store.read(outbox.waiting))
 
     async def _find_missing(self) -> None:
         """Puts texts without vectors in the outbox: of a store that had no embedder, or another."""
-        if (await self._store.read(lambda tx: vectors.status(tx, self.model))).failed:
+        if (await self._store.read(lambda tx: vectors.status(tx, self._embedder.name))).failed:
             await self._store.write(outbox.retry)
         now = self._clock.now()
-        missing = partial(outbox.missing, model=self.model, now=now, limit=LISTED)
+        missing = partial(outbox.missing, model=self._embedder.name, now=now, limit=LISTED)
         while found := await self._store.read(missing):
             # One that came to the outbox meanwhile stands there twice, and is embedded once.
             for at in range(0, len(found), AT_ONCE):
@@ -399,7 +299,7 @@ class Meaning:
                 return True
             seqs = [one.pending.seq for one in waiting]
             told = str(error)
-            self._say(f"texts could not be embedded, and wait: {told}")
+            self.say(f"texts could not be embedded, and wait: {told}")
             await self._store.write(lambda tx: outbox.failed(tx, seqs, told))
             refused.update(seqs)
             self._failures += not lasting
@@ -410,7 +310,7 @@ class Meaning:
         return True
 
     def _put(self, tx: Transaction, done: Sequence[Embedded], recovered: bool) -> None:
-        vectors.put(tx, self.model, done)
+        vectors.put(tx, self._embedder.name, done)
         if recovered:
             outbox.retry(tx)
 
@@ -428,95 +328,11 @@ class Meaning:
             done.append(Embedded(pending.owner_kind, pending.owner_id, mine, digest, pending.seq))
         return done
 
-    def _say(self, what: str) -> None:
-        """In the log, once."""
+    def say(self, what: str) -> None:
+        """In the log, once in a row."""
         if what != self._said:
             self._said = what
             logger.warning("%s: %s", self._store.space, what)
-
-    # ------------------------------------------------------------------ for people
-
-    async def status(self) -> SearchStatus:
-        """How far it is."""
-        now = self._clock.now()
-
-        def work(tx: Transaction) -> tuple[EmbeddingStatus, int, list[tuple[str, int]]]:
-            waiting = self._changeover.waiting(tx, now)
-            return vectors.status(tx, self.model), waiting, vectors.models(tx)
-
-        found, waiting, stored = await self._store.read(work)
-        by_meaning = found.stored and not self._changeover.pending
-        via = (await self._index.status()).via if by_meaning else "keywords"
-        return SearchStatus(
-            self.model,
-            found.stored,
-            waiting,
-            found.failed,
-            found.errors,
-            via,
-            tuple(name for name, _ in stored if name != self.model),
-        )
-
-    async def catch_up(self) -> None:
-        """Embeds what waits, also what has failed, and what has no vectors yet; waits for that.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        async with self._one_at_a_time:
-            self._failures = 0
-            await self._find_missing()
-            await self._embed_waiting()
-
-    async def reindex(self, progress: Progress | None = None) -> SearchStatus:
-        """Embeds every text anew, removes vectors of other models, and builds the index anew.
-
-        Raises:
-            EmbeddingError: the embedder failed; what is not embedded waits and is tried again.
-        """
-        async with self._one_at_a_time:
-            now = self._clock.now()
-            total = await self._store.write(lambda tx: outbox.queue_all(tx, now))
-            self._changeover.listed = True
-            self._failures, done = 0, 0
-
-            def told(more: int) -> None:
-                nonlocal done
-                done += more
-                if progress is not None:
-                    progress(min(done, total), total, "texts embedded")
-
-            told(0)
-            ended = await self._embed_waiting(told)
-            left = await self._store.read(lambda tx: vectors.status(tx, self.model))
-            # What was stored since, here or by another process, waits as any new text does.
-            if left.failed or not ended:
-                raise EmbeddingError(
-                    f"{left.pending} of {total} texts have no new vectors yet; they wait, and are "
-                    f"tried again. {'; '.join(left.errors)}",
-                    kind="unavailable",
-                )
-            await self._changeover.look(now)
-            await self._changeover.complete()
-        await self._index.reindex(
-            None
-            if progress is None
-            else lambda done, total: progress(done, total, "vectors indexed")
-        )
-        return await self.status()
-
-    async def aclose(self) -> None:
-        """Stops, and closes the index. What waits for vectors waits until the space is opened
-        again."""
-        self._closed = True
-        self._store.when_queued = None
-        if self._timer is not None:
-            self._timer.cancel()
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-        await self._index.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from pagedaemon.turn.body import Body
 from pagedaemon.turn.state import OpenTurn
 
 if TYPE_CHECKING:
-    from pagedaemon.memory.embedding import Meaning
+    from pagedaemon.memory.meaning import Meaning
 
 logger = logging.getLogger("pagedaemon")
 

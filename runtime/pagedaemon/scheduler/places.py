@@ -18,7 +18,7 @@ from pagedaemon.store.journal import Head, TurnRow
 from pagedaemon.store.transaction import Transaction
 
 if TYPE_CHECKING:
-    from pagedaemon.memory.embedding import Meaning
+    from pagedaemon.memory.meaning import Meaning
 
 
 class Places:

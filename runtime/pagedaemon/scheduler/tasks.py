@@ -33,7 +33,7 @@ from pagedaemon.turn.reconciling import reconcile
 from pagedaemon.turn.state import OpenTurn
 
 if TYPE_CHECKING:
-    from pagedaemon.memory.embedding import Meaning
+    from pagedaemon.memory.meaning import Meaning
 
 logger = logging.getLogger("pagedaemon")
 

@@ -27,7 +27,8 @@ from pagedaemon.sync.outcomes import Outcomes
 from pagedaemon.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from pagedaemon.memory.embedding import Progress, SearchStatus
+    from pagedaemon.memory.embedding import Progress
+    from pagedaemon.memory.meaning import SearchStatus
     from pagedaemon.store.checkup import Report
     from pagedaemon.store.index.finder import IndexMode
 
