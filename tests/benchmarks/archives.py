@@ -41,15 +41,18 @@ SHARES = {"half": 2, "hundredth": 100, "rare": 10_000}
 """Tags, and every how many-th passage has each."""
 
 
+DIFFERENT_WORDS = 8_000
+
+
 class Words:
     """Made-up words, of which few are frequent and most are rare, as words are (Zipf)."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, different: int = DIFFERENT_WORDS) -> None:
         self._random = random.Random(seed)
         syllables = [a + b for a in "bcdfghklmnprst" for b in "aeiou"]
         self._words = [
             "".join(self._random.choices(syllables, k=self._random.randint(1, 4)))
-            for _ in range(8_000)
+            for _ in range(different)
         ]
         self._weights = list(accumulate(1 / (rank + 3) for rank in range(len(self._words))))
 
@@ -113,8 +116,9 @@ def tags_of(number: int) -> tuple[str, ...]:
     return tuple(tag for tag, every in SHARES.items() if number % every == 0)
 
 
-def fill(folder: Path, agent_id: str, count: int, words: Words, embedder: Drawn) -> None:
-    """Gives an agent so many passages with their vectors, through the store's own functions."""
+def fill(folder: Path, agent_id: str, count: int, words: Words, embedder: Drawn | None) -> None:
+    """Gives an agent so many passages, with their vectors unless there is no embedder, through the
+    store's own functions."""
     now = datetime.now(UTC)
     database, pool = database_of(folder)
 
@@ -134,13 +138,14 @@ def fill(folder: Path, agent_id: str, count: int, words: Words, embedder: Drawn)
             for number in numbers
         ]
         ids = passages.add_all(tx, archive, agent_id, new, [now] * len(new))
-        made = [
-            Embedded(
-                "passage", one, [embedder.of(passages.searched_text(text.text, text.tags))], ""
-            )
-            for one, text in zip(ids, new, strict=True)
-        ]
-        vectors.put(tx, embedder.name, made)
+        if embedder is not None:
+            made = [
+                Embedded(
+                    "passage", one, [embedder.of(passages.searched_text(text.text, text.tags))], ""
+                )
+                for one, text in zip(ids, new, strict=True)
+            ]
+            vectors.put(tx, embedder.name, made)
         agent_rows.count_archival(tx, agent_id, len(new))
 
     for first in range(0, count, AT_ONCE):

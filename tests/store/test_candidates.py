@@ -12,7 +12,7 @@ import pytest
 from pagedaemon.agent import AgentRecord
 from pagedaemon.config import Settings
 from pagedaemon.store import agents as agent_rows
-from pagedaemon.store import fulltext
+from pagedaemon.store import asking, fulltext
 from pagedaemon.store import passages as rows
 from pagedaemon.store.database import Database, StorePool
 from pagedaemon.store.passages import NewPassage, PassageFilter
@@ -111,7 +111,7 @@ def test_words_of_very_many_texts_match_nothing_where_there_are_rarer_ones(
         assert count(tx, "fine kumquat") == 2
         assert count(tx, "fine weather for kumquat") == 2
         assert count(tx, "fine") == 31, "a word that stands alone counts whatever it matches"
-        assert count(tx, "weather fine") == 30, "of words that are all frequent the first"
+        assert count(tx, "weather fine") == 30, "of words that are all frequent several"
         assert count(tx, "fine unheardof") == 31, "a word that is nowhere takes no other's place"
         assert count(tx, "unheardof") == 0
 
@@ -133,6 +133,103 @@ def test_function_words_match_nothing_unless_they_are_all_that_is_asked_or_quote
         assert found(tx, "kumquat IT") == 2, "an abbreviation is a word of its own"
         assert found(tx, "où est la kumquat") == 0
         assert found(tx, "wo ist das Kumquat") == 0
+
+    store.write_now(work)
+
+
+def found(tx: Transaction, words: str, given: PassageFilter = GIVEN) -> list[str]:
+    return list(rows.searched(given).matches(tx, words).scores)
+
+
+def test_words_of_very_many_texts_weigh_in_the_score_of_what_rarer_ones_find(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+
+    def work(tx: Transaction) -> None:
+        fill(tx, *(f"nothing of note {n}" for n in range(100)))
+        fill(tx, *(f"the harbour at {n} sharp" for n in range(20)))
+        plain, best = fill(tx, "a kumquat is no lemon", "a kumquat by our harbour")
+        assert found(tx, "harbour kumquat") == [best, plain]
+        first, second = rows.searched(GIVEN).matches(tx, "harbour kumquat").scores.values()
+        assert first.score > second.score > 0
+        alone, _ = rows.searched(GIVEN).matches(tx, "kumquat").scores.values()
+        assert second.score == pytest.approx(2 * alone.score), "each word counts twice, none more"
+
+    store.write_now(work)
+
+
+def test_words_of_very_many_texts_find_what_has_several_of_them(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+
+    def work(tx: Transaction) -> None:
+        fill(tx, *(f"nothing of note {n}" for n in range(200)))
+        lemons = fill(tx, *(f"lemons number {n}" for n in range(20)))
+        fill(tx, *(f"harbours seen {n}" for n in range(30)))
+        few = fill(tx, *["harbour where lemon trees grow"] * 3)
+        assert set(found(tx, "lemon harbour")) == {*lemons, *few}, "too few have both"
+        assert set(found(tx, "lemon harbour")[:3]) == set(few), "and come first"
+        many = fill(tx, *["harbour of a lemon"] * 9)
+        assert set(found(tx, "lemon harbour")) == {*few, *many}
+        typed = found(tx, "lemon harbour unheardof")
+        assert set(typed) == {*few, *many}, "a word that is nowhere takes no other's place"
+
+    store.write_now(work)
+
+
+def test_as_many_words_are_asked_for_at_once_as_leave_few_enough(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+    monkeypatch.setattr(fulltext, "MOST_SCORED", 15)
+    monkeypatch.setattr(asking, "SAMPLE", 100)
+
+    def work(tx: Transaction) -> None:
+        pairs = ["rope and sail", "rope and tar", "sail and tar", *["nothing of note"] * 7]
+        every = [fill(tx, *pairs * 4, "rope, sail and tar")[-1] for _ in range(12)]
+        assert set(found(tx, "tar rope sail")) == set(every), "those with two are 144"
+        assert len(found(tx, "tar rope")) == 15
+        newest = fill(tx, *["rope, sail and tar"] * 15)
+        assert set(found(tx, "tar rope sail")) == set(newest), "of too many the newest"
+
+    store.write_now(work)
+
+
+def test_a_filter_that_leaves_few_of_what_has_several_words_finds_what_has_one(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+
+    def work(tx: Transaction) -> None:
+        fill(tx, *(f"nothing of note {n}" for n in range(200)))
+        one, both = fill(tx, "lemons", "a lemon at the harbour", tag="mine")
+        fill(tx, *["the lemon harbour"] * 20)
+        fill(tx, *["a harbour in fog"] * 5)
+        assert len(found(tx, "lemon harbour")) == 21
+        mine = PassageFilter("agent-1", NOON, tags=("mine",))
+        assert found(tx, "lemon harbour", mine) == [both, one]
+
+    store.write_now(work)
+
+
+def test_of_what_more_have_than_can_be_scored_the_newest_that_pass_the_filter_match(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+    monkeypatch.setattr(fulltext, "MOST_SCORED", 15)
+
+    def work(tx: Transaction) -> None:
+        mine = fill(tx, *(f"tea {n}" for n in range(20)), tag="mine")
+        other = fill(tx, *["tea and much else to drink"] * 20)
+        searched = rows.searched(GIVEN)
+        assert set(found(tx, "tea")) == set(other[-15:])
+        assert searched.matches(tx, "tea").total == 15
+        given = PassageFilter("agent-1", NOON, tags=("mine",))
+        assert set(found(tx, "tea", given)) == set(mine[-15:])
+        rest = searched.rest(tx, "tea", other[-10:], offset=0, limit=100)
+        assert set(rest) == set(other[-15:-10]), "nor are others on any page"
 
     store.write_now(work)
 

@@ -177,8 +177,10 @@ class AsyncArchive:
         """Records by words and by meaning, newest first without words (or with blank ones).
 
         Args:
-            query: any of its words may match, and a record may be near to it without them. Words
-                that stand in very many records make no match where there are rarer ones.
+            query: any of its words may match, and a record may be near to it without them. A word
+                that stands in over 1,000 records makes no match where there are rarer ones: it
+                counts in the order of what they find. Where all are that frequent, what has several
+                matches, and of more than 3,000 the newest.
             tags: any of them.
             purposes: any of them.
             start: stored from this instant on.

@@ -86,12 +86,13 @@ class AsyncRecall:
 
         Args:
             query: any of its words may match, `"quoted phrases"` whole, and a message may be near
-                to it without them. Words that stand in very many messages make no match where there
-                are rarer ones. A word that stands nowhere also finds what is one slip of the hand
-                away, or a compound of it. Where a time is named ("last Tuesday", "in May",
-                "before 2024", "2026-05-08"; seen from now, in the agent's zone), all that was said
-                then is found too. A year alone ("piano 2024") may be any number, and only puts
-                first what was said in it.
+                to it without them. A word that stands in over 1,000 messages makes no match where
+                there are rarer ones: it counts in the order of what they find. Where all are that
+                frequent, what has several matches, and of more than 3,000 the newest. A word that
+                stands nowhere also finds what is one slip of the hand away, or a compound of it.
+                Where a time is named ("last Tuesday", "in May", "before 2024", "2026-05-08"; seen
+                from now, in the agent's zone), all that was said then is found too. A year alone
+                ("piano 2024") may be any number, and only puts first what was said in it.
                 Blank is as None.
             start: from this instant on.
             end: before this instant.

@@ -309,7 +309,7 @@ def find_passages(
 
     Filters come before anything is cut off. The best candidates by words and by meaning are fused;
     what else matches by words follows them, with a score of 0, so that every match is on some page.
-    Words that stand in very many texts make no match where the query has rarer ones.
+    What makes no match where the query has rarer words says `asking.telling`.
 
     Args:
         near: what an index found; None searches by words alone.

@@ -35,17 +35,32 @@ MOST_WEIGHED = 8
 """Words of a long query that a text may be expected to have: the rarest."""
 
 
+SAMPLE = 20_000
+"""Texts, the newest, by which it is judged how many of all have a frequent word, or several at
+once: looking at all would cost the more the more there are."""
+
+MOST_COUNTED = 1_000_000
+"""Texts that have the words of a query, those of each word added up. SQLite counts them anew for
+every search (idf), 50 in a microsecond. Words with which there are more weigh nothing."""
+
+ENOUGH = 10
+"""Texts that must have several words at once, where those that have the rarest are too many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What of a query is looked for."""
 
     match: str
     """An FTS5 expression."""
-    broad: bool
-    """It may match more than `fulltext.MOST_MATCHES` texts."""
+    broad: bool = False
+    """It may match more than `fulltext.MOST_SCORED` texts."""
     common: str | None = None
     """One of the words that too many messages have to be told by. Such a message is found where
     what stands beside it has the others."""
+    alone: str | None = None
+    """Where `match` asks for several words at once, the broad expression of the rarest: for filters
+    that leave fewer than `ENOUGH` of what has several."""
 
     @property
     def values(self) -> dict[str, str]:
@@ -62,10 +77,14 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     the open LoCoMo conversations is 0.790 in place of 0.766 where no model is installed, and 0.812
     in place of 0.786 with one. A word that stands in thousands of texts tells them hardly apart,
     and scoring them all is what a search costs. So words are taken from the rarest on, as long as
-    all that they match stays under `MOST_MATCHES`; the rarest counts whatever it matches. Beside
-    a word that stands nowhere those count that it may have meant (`spelling`). Of those that count,
-    words that a third of all messages have (`COMMON`) are apart, where there are rarer ones: half
-    of the time of a search was spent on what they match, for no hit more.
+    all that they match stays under `MOST_MATCHES`. Beside a word that stands nowhere those count
+    that it may have meant (`spelling`). Of those that count, words that a third of all messages
+    have (`COMMON`) are apart, where there are rarer ones: half of the time of a search was spent on
+    what they match, for no hit more.
+
+    More frequent words find nothing by themselves, but weigh in the score of what is found
+    (`_weighing`). Where all are that frequent, what is found has several of them (`_together`), or
+    the only one.
     """
     terms = telling_terms(query)
     if not terms:
@@ -74,11 +93,12 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     room = fulltext.MOST_MATCHES
     kept: list[str] = []
     for term, frequency in sorted(found.items(), key=lambda one: one[1]):
-        if frequency > room and room < fulltext.MOST_MATCHES:
+        if frequency > room:
             break
         # Also what is in no text of its own: it may stand beside one, or be its date.
         room -= frequency
         kept.append(term)
+    frequent = [term for term, frequency in found.items() if frequency > fulltext.MOST_MATCHES]
     for _, term, frequency in _meant(tx, kind, found):
         if frequency <= room:
             room -= frequency
@@ -88,11 +108,91 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     # In the order in which they were asked for, so that the same words are the same query.
     asked = [term for term in terms if term in kept]
     others = " OR ".join(term for term in asked if term in common)
-    return Asked(
-        " OR ".join(term for term in asked if term not in common),
-        room < 0,
-        f"{fulltext.OWN} : ({others})" if others else None,
-    )
+    asked = [term for term in asked if term not in common]
+    match = " OR ".join(asked)
+    apart = f"{fulltext.OWN} : ({others})" if others else None
+    if not frequent:
+        return Asked(match, common=apart)
+    frequencies = _estimated(tx, kind, frequent, texts)
+    if room == fulltext.MOST_MATCHES:
+        return _together(tx, kind, frequencies, texts, kept)
+    return Asked(_weighing(match, asked, _told(frequencies, texts)), common=apart)
+
+
+def _estimated(tx: Transaction, kind: Kind, terms: Sequence[str], texts: int) -> dict[str, float]:
+    """In how many texts each of these terms stands, about, the rarest first."""
+    own = [f"{fulltext.OWN} : {term}" for term in terms]
+    found = dict(zip(terms, _about(tx, kind, own, texts), strict=True))
+    return {term: found[term] for term in sorted(found, key=lambda term: found[term])}
+
+
+def _told(frequencies: Mapping[str, float], texts: int) -> list[str]:
+    """Of frequent terms, the rarest first, those that tell something, as many as may be counted."""
+    room = float(MOST_COUNTED)
+    told: list[str] = []
+    for term, frequency in frequencies.items():
+        room -= frequency
+        if room < 0 or frequency > COMMON * texts or len(told) == MOST_WEIGHED:
+            break
+        told.append(term)
+    return told
+
+
+def _weighing(match: str, terms: Sequence[str], others: Sequence[str]) -> str:
+    """An expression that matches what this one does, and in which other terms weigh too.
+
+    Args:
+        terms: those of the expression, which has each once.
+    """
+    if not others:
+        return match
+    # FTS5 scores by every term as often as it stands in the expression: each twice.
+    return f"({match}) AND ({' OR '.join([*terms, *others, *others])})"
+
+
+def _together(
+    tx: Transaction,
+    kind: Kind,
+    frequencies: Mapping[str, float],
+    texts: int,
+    nowhere: Sequence[str],
+) -> Asked:
+    """What has several of the words at once, where all are frequent: the rarest and any other; or,
+    as long as that is more than `MOST_SCORED`, the two rarest and any other, and so on. What has
+    the rarest alone, where fewer than `ENOUGH` have more.
+
+    Args:
+        frequencies: the words, the rarest first, and in how many texts each stands, about.
+        nowhere: words that no text has by itself.
+    """
+    rarest, *others = frequencies
+    told = [rarest, *(term for term in _told(frequencies, texts) if term != rarest)]
+    if len(told) == 1:
+        told += others[:1]
+    alone = _weighing(rarest, [rarest], [*told[1:], *nowhere])
+    several = [
+        f"{' AND '.join(told[:needed])} AND ({' OR '.join(told[needed:])})"
+        for needed in range(1, len(told))
+    ]
+    steps = [_weighing(step, told, nowhere) for step in several]
+    found = Asked(alone, broad=True)
+    for step, about in zip(steps, _about(tx, kind, steps, texts), strict=True):
+        if about > 2 * fulltext.MOST_SCORED:
+            found = Asked(step, broad=True, alone=alone)
+            continue
+        (count,) = _matched(tx, kind, [step], fulltext.MOST_SCORED + 1)[0].values()
+        if count >= ENOUGH:
+            found = Asked(step, broad=count > fulltext.MOST_SCORED, alone=alone)
+        if count <= fulltext.MOST_SCORED:
+            break
+    return found
+
+
+def _about(tx: Transaction, kind: Kind, matches: Sequence[str], texts: int) -> list[float]:
+    """In how many texts each of these expressions is found, judged by the newest."""
+    since = max(0, texts - SAMPLE)
+    found = _matched(tx, kind, matches, SAMPLE, since)[0]
+    return [found[match] * texts / (texts - since) for match in matches]
 
 
 def _common(found: Mapping[str, int], kept: Sequence[str], texts: int) -> set[str]:
@@ -222,9 +322,17 @@ def _counted(tx: Transaction, kind: Kind, terms: Sequence[str]) -> tuple[dict[st
     """In how many texts each term stands, up to one more than `MOST_MATCHES`, and how many texts
     there are at most."""
     asked = {f"{fulltext.OWN} : {term}": term for term in terms}
-    values = {"terms": json.dumps(list(asked)), "most": fulltext.MOST_MATCHES + 1}
+    found, texts = _matched(tx, kind, list(asked), fulltext.MOST_MATCHES + 1)
+    return {asked[match]: frequency for match, frequency in found.items()}, texts
+
+
+def _matched(
+    tx: Transaction, kind: Kind, matches: Sequence[str], most: int, since: int = 0
+) -> tuple[dict[str, int], int]:
+    """The same of FTS5 expressions, up to so many, among texts with that number or a higher one."""
+    values = {"terms": json.dumps(matches), "most": most, "since": since}
     rows = tx.all(_FREQUENCY[kind], values)
-    return {asked[row[0]]: row[1] for row in rows}, rows[0][2] or 0 if rows else 0
+    return {row[0]: row[1] for row in rows}, rows[0][2] or 0 if rows else 0
 
 
 def _frequencies(tx: Transaction, kind: Kind, terms: Sequence[str]) -> dict[str, int]:
@@ -235,7 +343,9 @@ def _frequencies(tx: Transaction, kind: Kind, terms: Sequence[str]) -> dict[str,
 def _frequency(words: TableClause, index: TableClause) -> Select[Any]:
     term = func.json_each(bindparam("terms")).table_valued("value")
     # Counted only up to where it no longer matters.
-    found = select(literal(1)).where(index.c[index.name].op("MATCH")(term.c.value))
+    found = select(literal(1)).where(
+        index.c[index.name].op("MATCH")(term.c.value), index.c.rowid >= bindparam("since")
+    )
     some = found.limit(bindparam("most")).correlate(term).subquery()
     counted = select(func.count()).select_from(some).correlate(term).scalar_subquery()
     # The last number given: no less than there are texts, and known without counting them.

@@ -19,7 +19,7 @@ from pagedaemon.store import asking, fulltext, terms
 from pagedaemon.store.transaction import AnyRow, Transaction
 
 MOST_READ = fulltext.MOST_MATCHES
-"""Matches that are read at once. Only a word that stands alone in a query can have more."""
+"""Matches that are read at once. Only words that all stand in more texts can have more."""
 
 
 class ByWords(NamedTuple):
@@ -53,6 +53,8 @@ class Matches:
     """Of the best, at most `MOST_READ`, best first, the newest first among equals."""
     total: int
     """How many there are."""
+    asked: Mapping[str, Any] | None = None
+    """The parameters by which words match; None if none is searchable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +97,17 @@ class Shape:
         conditions: Sequence[ColumnElement[bool]],
         newest_first: Order,
     ) -> None:
-        match, best_match = fulltext.MATCHING[kind], fulltext.BEST_MATCHING[kind]
+        match, numbered = fulltext.MATCHING[kind], fulltext.NUMBERED[kind]
         joined = table.join(match, match.c.id == table.c.id)
         best = select(table.c.id, *_scored(match)).select_from(joined).where(*conditions)
         ordered = best.order_by(match.c.score.desc(), *newest_first(table))
-        of_best = select(table.c.id, *_scored(best_match)).where(
-            best_match.c.id == table.c.id, *conditions
-        )
+        passing = numbered.join(table, table.c.id == numbered.c.id)
+        newest = select(numbered.c.number).select_from(passing).where(*conditions)
+        newest = newest.order_by(numbered.c.number.desc()).limit(bindparam("most"))
         self.kind = kind
         self.allowed = select(table.c.id).where(*conditions)
         self.best = ordered.limit(bindparam("limit"))
-        self.of_best = of_best.order_by(best_match.c.score.desc(), *newest_first(table))
+        self.since = select(func.count(), func.min(newest.subquery().c.number))
         self.matching = select(func.count()).select_from(joined).where(*conditions)
         self.of_these = best.where(table.c.id.in_(select(listed("ids").c.value)))
         without = table.c.id.not_in(select(listed("without").c.value))
@@ -142,26 +144,44 @@ class Searched:
         Args:
             signs: where no word is found, what has the signs beside them.
         """
-        asked = asking.telling(tx, self.shape.kind, words)
+        asked = self.asked(tx, words)
         found = Matches({}, 0) if asked is None else self._by_words(tx, asked)
         beside = terms.signs(words) if signs and not found.total else []
         if not beside:
             return found
         total = tx.scalar(self.shape.with_signs, {**self.values, "signs": as_list(beside)})
         signed = self._of_signs(tx, beside, (), offset=0, limit=MOST_READ)
-        return Matches(signed, int(total))
+        return Matches(signed, int(total), asked)
 
-    def _by_words(self, tx: Transaction, asked: asking.Asked) -> Matches:
+    def asked(self, tx: Transaction, words: str) -> Mapping[str, Any] | None:
+        """The parameters by which these words match under the filter; None if none is searchable.
+
+        Of more than `fulltext.MOST_SCORED` that pass it, only the newest match.
+        """
+        asked = asking.telling(tx, self.shape.kind, words)
+        if asked is None:
+            return None
         values = {**self.values, **asked.values}
-        if not asked.broad:
-            rows = tx.all(self.shape.best, {**values, "limit": MOST_READ})
-            return Matches(_scores(rows), len(rows))
-        total = int(tx.scalar(self.shape.matching, values))
-        rows = tx.all(self.shape.of_best, values)
-        # A filter that leaves few of the best may leave others.
-        if len(rows) < min(total, MOST_READ // 2):
-            rows = tx.all(self.shape.best, {**values, "limit": MOST_READ})
-        return Matches(_scores(rows), total)
+        broad = asked.broad
+        if asked.alone is not None:
+            enough, _ = self._newest(tx, values, asking.ENOUGH)
+            if enough < asking.ENOUGH:
+                values["match"], broad = asked.alone, True
+        if broad:
+            _, values["since"] = self._newest(tx, values, fulltext.MOST_SCORED)
+        return values
+
+    def _newest(self, tx: Transaction, asked: Mapping[str, Any], most: int) -> tuple[int, int]:
+        """How many match, up to so many, and the number from which on they do."""
+        ((count, since),) = tx.all(self.shape.since, {**asked, "most": most})
+        return count, since or 0
+
+    def _by_words(self, tx: Transaction, asked: Mapping[str, Any]) -> Matches:
+        rows = tx.all(self.shape.best, {**asked, "limit": MOST_READ})
+        total = len(rows)
+        if total == MOST_READ:
+            total = int(tx.scalar(self.shape.matching, asked))
+        return Matches(_scores(rows), total, asked)
 
     def candidates(
         self, tx: Transaction, words: str, near: Collection[str], limit: int
@@ -184,11 +204,8 @@ class Searched:
         }
         there = self.there(tx, near)
         unread = [one for one in there if one not in scores]
-        asked = None
-        if found.total > len(scores) and unread:
-            asked = asking.telling(tx, self.shape.kind, words)
-        if asked is not None:
-            values = {**self.values, **asked.values, "ids": as_list(unread)}
+        if found.asked is not None and found.total > len(scores) and unread:
+            values = {**found.asked, "ids": as_list(unread)}
             keywords.update(_scores(tx.all(self.shape.of_these, values)))
         return Candidates(keywords, there, found.total)
 
@@ -202,11 +219,11 @@ class Searched:
         limit: int,
     ) -> Mapping[str, ByWords]:
         """What else matches by words, with its score, best first."""
-        asked = asking.telling(tx, self.shape.kind, words)
+        asked = self.asked(tx, words)
         page = {"without": as_list(without), "offset": offset, "limit": limit}
         found = {}
         if asked is not None:
-            found = _scores(tx.all(self.shape.rest, {**self.values, **asked.values, **page}))
+            found = _scores(tx.all(self.shape.rest, {**asked, **page}))
         signs = [] if found else terms.signs(words)
         return self._of_signs(tx, signs, without, offset=offset, limit=limit) if signs else found
 

@@ -172,7 +172,12 @@ SCHEMA: tuple[str, ...] = (
 """The statements that make the index of a new store. Only SQLite has it."""
 
 MOST_MATCHES = 1_000
-"""Texts beyond which a further, more frequent word of a query is left out by `asking.telling`."""
+"""Texts beyond which a further, more frequent word of a query finds none by itself
+(`asking.telling`)."""
+
+MOST_SCORED = 3_000
+"""Matches that are scored and counted, of those that pass a filter the newest: SQLite's bm25 takes
+about a microsecond for each, and as long again to know whether it passes."""
 
 
 def _words(name: str) -> TableClause:
@@ -333,26 +338,42 @@ def _own_texts(words: TableClause) -> Select[Any]:
 _OWN_TEXTS = {kind: _own_texts(words) for kind, (words, _) in TABLES.items()}
 
 
-def _matching(kind: Kind, most: int | None = None) -> Subquery:
-    """What matches, with the columns `id`, `score`, `own` and `day`; only the best `most` unless
-    None."""
+def _matching(kind: Kind) -> Subquery:
+    """What matches, with the columns `id`, `score`, `own` and `day`."""
     words, index = TABLES[kind]
     asked = _matches(index, bindparam("match", type_=String()))
+    since = index.c.rowid >= bindparam("since", 0, Integer())
     scores = {name: _bm25(index, weights) for name, weights in _WEIGHTS[kind].items()}
     columns = [index.c.rowid, *(score.label(name) for name, score in scores.items())]
-    found = select(*columns).where(asked)
+    found = select(*columns).where(asked, since)
     if kind == "message":
         common = _matches(index, bindparam("common", _NOTHING, String()))
         has_common = index.c.rowid.in_(select(index.c.rowid).where(common))
         found = found.where(or_(scores["own"] > 0, has_common))
-    if most is not None:
-        found = found.order_by(scores["score"].desc()).limit(most)
     hits = found.subquery("hits")
+    joined = hits.join(words, words.c.number == _once(hits.c.rowid))
+    # A passage has no words but its own, and no date: the same score thrice takes thrice as long.
+    own = hits.c.get("own", hits.c.score).label("own")
+    day = hits.c.get("day", literal_column("0.0", Float)).label("day")
+    return select(words.c.id, hits.c.score, own, day).select_from(joined).subquery()
+
+
+def _once(number: ColumnElement[int]) -> UnaryExpression[int]:
     # The plus keeps SQLite from asking the index again for each row of another table that a filter
     # picked; it is asked once, and filters are applied to what it found.
-    number: UnaryExpression[int] = UnaryExpression(hits.c.rowid, operator=custom_op("+"))
-    joined = hits.join(words, words.c.number == number)
-    return select(words.c.id, *(hits.c[name] for name in scores)).select_from(joined).subquery()
+    return UnaryExpression(number, operator=custom_op("+"))
+
+
+def _numbered(kind: Kind) -> Subquery:
+    words, index = TABLES[kind]
+    joined = index.join(words, words.c.number == _once(index.c.rowid))
+    asked = _matches(index, bindparam("match", type_=String()))
+    return (
+        select(words.c.id, index.c.rowid.label("number"))
+        .select_from(joined)
+        .where(asked)
+        .subquery()
+    )
 
 
 def _matches(index: TableClause, asked: BindParameter[str]) -> ColumnElement[bool]:
@@ -364,7 +385,7 @@ _NOTHING = '""'
 
 _WEIGHTS: dict[Kind, dict[str, tuple[float, ...]]] = {
     "message": {"score": (3.0, 2.0, 2.0), "own": (1.0, 0.0, 0.0), "day": (0.0, 1.0, 0.0)},
-    "passage": {"score": (1.0,), "own": (1.0,), "day": (0.0,)},
+    "passage": {"score": (1.0,)},
 }
 """What a word counts in each column of an index, by the score that it counts in."""
 
@@ -377,6 +398,7 @@ def _bm25(index: TableClause, weights: Sequence[float]) -> ColumnElement[float]:
 MATCHING: dict[Kind, Subquery] = {kind: _matching(kind) for kind in TABLES}
 """What matches the FTS5 expression in the parameter `match`: a message by its own words, whatever
 stands beside it or is its date, or by these where its own words match the expression in `common`.
+Only what has the number in the parameter `since` or a higher one, by default all.
 
 Its column `id` says which, `score` how well, `own` how well by its own words alone, `day` how well
 by its date. Scores are higher for better: SQLite's bm25 (k1 = 1.2, b = 0.75; Robertson and
@@ -384,8 +406,10 @@ Zaragoza, "The Probabilistic Relevance Framework", 2009) with its sign turned. T
 words match is asked of its score and not in the expression, which would have to hold every word
 twice and cost a third more."""
 
-BEST_MATCHING: dict[Kind, Subquery] = {kind: _matching(kind, MOST_MATCHES) for kind in TABLES}
-"""The same, of the best `MOST_MATCHES` alone: for an expression that matches many more."""
+NUMBERED: dict[Kind, Subquery] = {kind: _numbered(kind) for kind in TABLES}
+"""What has the words of the FTS5 expression in the parameter `match`, a message beside it or in its
+date too: the columns `id` and `number`, which is the higher the later something came. Unscored, it
+costs a tenth."""
 
 
 def has_signs(kind: Kind, text_id: ColumnElement[str]) -> ColumnElement[bool]:

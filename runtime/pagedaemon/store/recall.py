@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from pagedaemon.messages import Message, Role
-from pagedaemon.store import asking, fulltext
+from pagedaemon.store import fulltext
 from pagedaemon.store.candidates import Allowed, Searched, Shape, as_list, listed
 from pagedaemon.store.conversations import message_columns, message_of
 from pagedaemon.store.tables import messages
@@ -173,10 +173,10 @@ def not_found(
     values = _values(given)
     conditions = [_CONDITIONS[name] for name in values]
     conditions.append(messages.c.id.not_in(select(listed("without").c.value)))
-    asked = asking.telling(tx, "message", words)
+    asked = searched(given).asked(tx, words)
     if asked is not None:
         conditions.append(messages.c.id.not_in(select(fulltext.MATCHING["message"].c.id)))
-        values |= asked.values
+        values |= asked
     values["without"] = as_list(without)
     query = select(messages.c.id).where(*conditions).order_by(*_NEWEST_FIRST)
     return [row[0] for row in tx.all(query.offset(offset).limit(limit), values)]
