@@ -189,11 +189,11 @@ def in_context(
     whole = 1 + sum(weights)
     ranked = []
     for one in scored:
-        match = found.get(one.id, _UNMATCHED)
+        _, own, day = found.get(one.id, _UNMATCHED)
         standing = around[one.id]
         beside = (
-            match.own / most_own,
-            match.day / most_day if then is None else then.holds(one.id, places[one.id].at),
+            own / most_own,
+            day / most_day if then is None else then.holds(one.id, places[one.id].at),
             standing.speaker,
             standing.episode,
             standing.beside,
@@ -274,7 +274,7 @@ def find_messages(
 
     def placed(scored: list[Scored], found: Mapping[str, ByWords]) -> list[Scored]:
         known = message_rows.places(tx, [one.id for one in scored], tail=TAIL)
-        places = {one: Place(*place) for one, place in known.items()}
+        places = dict(zip(known, map(Place._make, known.values()), strict=True))
         # What comes first may come from down there, and is shown with its parts.
         explained = max(offset + limit, succession.DEPTH)
         ranked = in_context(scored, places, words, ranking, found, explained, then)

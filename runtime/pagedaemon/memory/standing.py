@@ -80,9 +80,12 @@ def standings(
     found: dict[str, Standing] = {}
     episode: list[tuple[float, Standing]] = []
     last: Place | None = None
-    for one, place in sorted(((one, places[one]) for one in scores), key=_order):
-        score = scores[one]
-        standing = Standing(place.speaker in named, _length(place.length), not _asks(place.tail))
+    in_order = [(*places[one][:2], places[one].number, at, one) for at, one in enumerate(scores)]
+    in_order.sort()
+    for *_, one in in_order:
+        place, score = places[one], scores[one]
+        length = _LENGTHS[min(place.length, LONG)]
+        standing = Standing(place.speaker in named, length, not _asks(place.tail))
         if last is not None and _together(last, place):
             before, previous = episode[-1]
             if place.before == last.number:
@@ -99,11 +102,6 @@ def standings(
     return found
 
 
-def _order(candidate: tuple[str, Place]) -> tuple[str, datetime, int]:
-    place = candidate[1]
-    return place.conversation_id, place.at, place.number
-
-
 _WORD = re.compile(r"\w+")
 
 # What follows in brackets stands for a picture.
@@ -111,6 +109,8 @@ _QUESTION = re.compile(r"[?？؟⸮՞][^\w\[]*(\[[^\]]*\]?\s*)?$")  # noqa: RUF0
 
 
 def _asks(tail: str) -> bool:
+    if "?" not in tail and tail.isascii():
+        return False  # as most do; known sooner
     return _QUESTION.search(tail) is not None
 
 
@@ -123,9 +123,10 @@ def _named(speakers: Iterable[str], words: str) -> set[str]:
     }
 
 
-def _length(characters: int) -> float:
-    some = min(characters, LONG)
-    return some / (some + USUAL_LENGTH) * (LONG + USUAL_LENGTH) / LONG
+_LENGTHS = tuple(
+    some / (some + USUAL_LENGTH) * (LONG + USUAL_LENGTH) / LONG for some in range(LONG + 1)
+)
+"""What `Standing.length` is, by characters."""
 
 
 def _together(last: Place, place: Place) -> bool:

@@ -265,11 +265,16 @@ def coverage(tx: Transaction, kind: Kind, asked: Weighed, ids: Sequence[str]) ->
     they have over the weight of all. Comparable between queries, which the score of a match is
     not."""
     covered = dict.fromkeys(ids, 0.0)
-    match = fulltext.MATCHING[kind]
-    for term, weight in asked.weights.items():
-        own = f"{fulltext.OWN} : ({' OR '.join(asked.covering[term])})"
-        for row in tx.all(select(match.c.id).where(match.c.id.in_(ids)), {"match": own}):
-            covered[row[0]] += weight
+    terms = {
+        f"{fulltext.OWN} : ({' OR '.join(asked.covering[term])})": weight
+        for term, weight in asked.weights.items()
+    }
+    values = {"terms": json.dumps(list(terms)), "ids": json.dumps(list(ids))}
+    found = {(row[0], row[1]) for row in tx.all(_HAVING[kind], values)} if ids and terms else set()
+    for term, weight in terms.items():
+        for one in ids:
+            if (term, one) in found:
+                covered[one] += weight
     whole = sum(asked.weights.values())
     return {one: weight / whole for one, weight in covered.items()} if whole else covered
 
@@ -354,3 +359,16 @@ def _frequency(words: TableClause, index: TableClause) -> Select[Any]:
 
 
 _FREQUENCY = {kind: _frequency(*both) for kind, both in fulltext.TABLES.items()}
+
+
+def _having(words: TableClause, index: TableClause) -> Select[Any]:
+    term = func.json_each(bindparam("terms")).table_valued("value")
+    listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+    there = select(words.c.number).where(words.c.id.in_(listed))
+    number = fulltext.once(index.c.rowid)
+    matched = term.join(index, index.c[index.name].op("MATCH", is_comparison=True)(term.c.value))
+    joined = matched.join(words, words.c.number == number)
+    return select(term.c.value, words.c.id).select_from(joined).where(number.in_(there))
+
+
+_HAVING = {kind: _having(*both) for kind, both in fulltext.TABLES.items()}

@@ -310,15 +310,7 @@ def read_texts(
 ) -> dict[str, tuple[str, ...]]:
     """What these texts are found by, blank or not, and then what stands beside them; only what is
     no longer than so many characters. Nothing of one that is not searchable."""
-    words, _ = TABLES[kind]
-    columns = (words.c.text, words.c.near) if kind == "message" else (words.c.text,)
-    listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
-    whole = func.length(words.c.text) <= bindparam("most")
-    cut = [func.substr(one, 1, bindparam("most")) for one in columns]
-    rows = tx.all(
-        select(words.c.id, *cut).where(words.c.id.in_(listed), whole),
-        {"ids": json.dumps(list(ids)), "most": most},
-    )
+    rows = tx.all(_TEXTS[kind], {"ids": json.dumps(list(ids)), "most": most})
     return {row[0]: (row[1], *filter(str.strip, row[2:])) for row in rows}
 
 
@@ -329,13 +321,20 @@ def own_texts(tx: Transaction, kind: Kind, ids: Sequence[str], most: int) -> dic
     return {row[0]: row[1] for row in rows}
 
 
-def _own_texts(words: TableClause) -> Select[Any]:
-    text = func.substr(words.c.text, 1, bindparam("most"))
+def _read(words: TableClause, *columns: ColumnElement[str]) -> Select[Any]:
+    cut = [func.substr(one, 1, bindparam("most")) for one in columns]
     listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
-    return select(words.c.id, text).where(words.c.id.in_(listed))
+    return select(words.c.id, *cut).where(words.c.id.in_(listed))
 
 
-_OWN_TEXTS = {kind: _own_texts(words) for kind, (words, _) in TABLES.items()}
+def _texts(words: TableClause) -> Select[Any]:
+    columns = [words.c[name] for name in ("text", "near") if name in words.c]
+    return _read(words, *columns).where(func.length(words.c.text) <= bindparam("most"))
+
+
+_OWN_TEXTS = {kind: _read(words, words.c.text) for kind, (words, _) in TABLES.items()}
+
+_TEXTS = {kind: _texts(words) for kind, (words, _) in TABLES.items()}
 
 
 def _matching(kind: Kind) -> Subquery:
@@ -351,22 +350,23 @@ def _matching(kind: Kind) -> Subquery:
         has_common = index.c.rowid.in_(select(index.c.rowid).where(common))
         found = found.where(or_(scores["own"] > 0, has_common))
     hits = found.subquery("hits")
-    joined = hits.join(words, words.c.number == _once(hits.c.rowid))
+    joined = hits.join(words, words.c.number == once(hits.c.rowid))
     # A passage has no words but its own, and no date: the same score thrice takes thrice as long.
     own = hits.c.get("own", hits.c.score).label("own")
     day = hits.c.get("day", literal_column("0.0", Float)).label("day")
     return select(words.c.id, hits.c.score, own, day).select_from(joined).subquery()
 
 
-def _once(number: ColumnElement[int]) -> UnaryExpression[int]:
-    # The plus keeps SQLite from asking the index again for each row of another table that a filter
-    # picked; it is asked once, and filters are applied to what it found.
+def once(number: ColumnElement[int]) -> UnaryExpression[int]:
+    """A number that SQLite reads and does not look for. Else it would ask an index of words again
+    for each row of another table that a filter picked; so it is asked once, and filters are applied
+    to what it found."""
     return UnaryExpression(number, operator=custom_op("+"))
 
 
 def _numbered(kind: Kind) -> Subquery:
     words, index = TABLES[kind]
-    joined = index.join(words, words.c.number == _once(index.c.rowid))
+    joined = index.join(words, words.c.number == once(index.c.rowid))
     asked = _matches(index, bindparam("match", type_=String()))
     return (
         select(words.c.id, index.c.rowid.label("number"))

@@ -210,7 +210,10 @@ def places(
         tail: how many of these.
     """
     rows = tx.all(_PLACES, {"ids": as_list(ids), "tail": -tail}) if ids else ()
-    return {row[0]: (row[1], datetime.fromisoformat(row[2]), *row[3:]) for row in rows}
+    return {
+        one: (conversation, datetime.fromisoformat(at), speaker, seq, before, length, end)
+        for one, conversation, at, speaker, seq, before, length, end in rows
+    }
 
 
 def _columns() -> tuple[Any, ...]:
