@@ -1,6 +1,7 @@
 """What search costs, and what it costs to be found, at any size.
 
     python tests/benchmarks/search.py [--sizes N ...] [--even] [--folder FOLDER] [--json OUT]
+    python tests/benchmarks/search.py --only keywords [--sizes N ...] [--growing]
 
 Measured is CPU time: of this process, all its threads, and of the process in which Chroma lives.
 The query's embedding is left out: vectors are drawn at random, by topics as embeddings lie, or
@@ -8,7 +9,8 @@ without any order (`--even`), which is the hardest case for an index. Texts are 
 frequent and rare as words are (Zipf), and so are the queries. Archives are filled through the
 store's own functions, and searched and added to through the public API.
 
-With `--sizes 1000000` some 15 GB of disk and 6 GB of memory are taken, and an hour or two.
+With `--sizes 1000000` some 15 GB of disk and 6 GB of memory are taken, and an hour or two. With
+`--only keywords` there are no vectors: 1.6 GB and ten minutes.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from archives import (
     resident_mb,
     until,
 )
+from by_words import by_words
 from figures import percentile, table, write_json
 from instruments import file_system, fsync_ms
 from scale import DEPTHS, changes, embedder_changed, index_figures
@@ -57,6 +60,10 @@ INSERTS = 500.0
 
 SUBLINEAR = 0.5
 """Ten times as many may cost this share of ten times as much."""
+
+
+SORTS = {"drawn": "six words", "known": "words of a text", "single": "one word"}
+"""What is asked for by words alone."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +218,43 @@ def summary(figures: dict[str, Any]) -> list[tuple[object, ...]]:
     ]
 
 
+async def words_alone(folder: Path, sizes: Sizes, *, growing: bool) -> dict[str, Any]:
+    """The figures of searches by words alone."""
+    number = sizes.queries
+    return {
+        "python": platform.python_version(),
+        "file_system": file_system(folder),
+        "fsync_ms": fsync_ms(folder, sizes.syncs),
+        "growing": growing,
+        "searches": [
+            await by_words(folder / str(count), count, number, growing=growing)
+            for count in sizes.passages
+        ],
+    }
+
+
+def summary_of_words(figures: dict[str, Any]) -> list[tuple[object, ...]]:
+    """Rows of (what, ours, bar, verdict)."""
+    rows: list[tuple[object, ...]] = []
+    for one in figures["searches"]:
+        among = f"among {one['passages']:,}"
+        for sort, what in SORTS.items():
+            mine = one[sort]
+            rows += [
+                (f"{what}, {among}, ms CPU", mine["cpu_ms"], None, ""),
+                ("the same, ms CPU p95", mine["p95_ms"], None, ""),
+                ("the same, of the ten best by all words", mine["best"], None, ""),
+            ]
+        rows.append((f"disk {among}, MB", one["disk_mb"], None, ""))
+    for few, many in zip(figures["searches"], figures["searches"][1:], strict=False):
+        times = many["passages"] / few["passages"]
+        for sort, what in SORTS.items():
+            growth = many[sort]["cpu_ms"] / few[sort]["cpu_ms"]
+            compared = f"{what}, among {many['passages']:,} over {few['passages']:,}, times"
+            rows.append(judged(compared, growth, most=SUBLINEAR * times))
+    return rows
+
+
 def judged(
     what: str, value: float, *, most: float | None = None, least: float | None = None
 ) -> tuple[object, ...]:
@@ -273,6 +317,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--sizes", type=int, nargs="+", metavar="N", help="passages; default: 1000 10000 100000"
     )
     parser.add_argument("--even", action="store_true", help="vectors without any order")
+    parser.add_argument("--only", choices=["keywords"], help="measure searches by words alone")
+    parser.add_argument(
+        "--growing", action="store_true", help="by words alone: the more texts, the more words"
+    )
     parser.add_argument("--folder", help="where stores are made; default: the temporary folder")
     parser.add_argument("--json", help="where the figures are written")
     parser.add_argument("--tiny", action="store_true", help="only show that it runs")
@@ -281,9 +329,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.sizes:
         sizes = replace(sizes, passages=tuple(given.sizes))
     with tempfile.TemporaryDirectory(prefix="search-", dir=given.folder) as folder:
-        figures = asyncio.run(measured(Path(folder).resolve(), sizes, even=given.even))
+        there = Path(folder).resolve()
+        if given.only is None:
+            figures = asyncio.run(measured(there, sizes, even=given.even))
+            rows = summary(figures)
+        else:
+            figures = asyncio.run(words_alone(there, sizes, growing=given.growing))
+            rows = summary_of_words(figures)
     where = f"{figures['file_system']}, fsync {figures['fsync_ms']:.2f} ms"
-    print(table(f"Search on {where}", ["", "ours", "bar", ""], summary(figures)))
+    print(table(f"Search on {where}", ["", "ours", "bar", ""], rows))
     write_json(given.json, figures)
     return 0
 
