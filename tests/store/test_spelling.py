@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.store.texts import Find, Put, matched, owners, store
 
 from pagedaemon.store.database import Database, StorePool
-from pagedaemon.store.spelling import MESSAGES, _apart_by_one, compounds, slips
+from pagedaemon.store.spelling import (
+    MANY,
+    MESSAGES,
+    TOO_MANY,
+    _apart_by_one,
+    compounds,
+    slips,
+)
+from pagedaemon.store.transaction import Transaction
 
 
 @pytest.fixture
@@ -116,3 +124,41 @@ def test_the_words_of_most_texts_come_first_and_few_in_all(database: Database, p
     assert found[0] == ("planeta", 16)
     assert len(found) == 5
     assert database.read_now(lambda tx: compounds(tx, MESSAGES, "plan")) == [], "too short"
+
+
+@given(
+    st.sets(st.text("abxyzü", min_size=4, max_size=8), min_size=40, max_size=60),
+    st.text("abxyz", min_size=5, max_size=8),
+)
+@settings(max_examples=40, deadline=None)
+def test_slips_are_the_same_however_many_texts_there_are(
+    tmp_path_factory: pytest.TempPathFactory, words: set[str], word: str
+) -> None:
+    pool = StorePool()
+    path = tmp_path_factory.mktemp("slips") / "space.db"
+    database = Database.open(path, space="lin", pool=pool)
+
+    def work(tx: Transaction) -> None:
+        owners(tx)
+        near = {word[:2] + word[3:], word[0] + word[2] + word[1] + word[3:], f"{word[0]}q{word}"}
+        store(tx, {f"m{at}": one for at, one in enumerate(sorted(words | near))})
+        assert slips(tx, MESSAGES, word, MANY) == slips(tx, MESSAGES, word)
+
+    database.write_now(work)
+    database.close()
+    pool.close()
+
+
+def test_among_very_many_texts_what_stands_within_a_compound_is_not_looked_for(
+    database: Database, put: Put
+) -> None:
+    put(one="Versicherungsvertrag", other="Krankenversicherung", part="Kranken")
+
+    def parts(word: str, texts: int) -> set[str]:
+        found = database.read_now(lambda tx: compounds(tx, MESSAGES, word, texts))
+        return {part for part, _ in found}
+
+    few, many = TOO_MANY, TOO_MANY + 1
+    assert parts("versicherung", few) == {"krankenversicherung", "versicherungsvertrag"}
+    assert parts("versicherung", many) == {"versicherungsvertrag"}
+    assert parts("krankenversicherungen", many) == {"kranken", "krankenversicherung"}

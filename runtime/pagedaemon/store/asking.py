@@ -99,7 +99,7 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
         room -= frequency
         kept.append(term)
     frequent = [term for term, frequency in found.items() if frequency > fulltext.MOST_MATCHES]
-    for _, term, frequency in _meant(tx, kind, found):
+    for _, term, frequency in _meant(tx, kind, found, texts):
         if frequency <= room:
             room -= frequency
             terms.append(term)
@@ -239,16 +239,13 @@ def weighed(
         without: names whose words do not count either.
         known: words that count only where they stand somewhere.
     """
-    words, _ = fulltext.TABLES[kind]
     left_out = {word.casefold() for name in without for word in words_of(name)}
     asked = telling_terms(query) if telling else query_terms(query)
     terms = [term for term in asked if term.strip('"').casefold() not in left_out]
-    # The last number given: no less than there are texts, and known without counting them.
-    texts = int(tx.scalar(select(func.coalesce(func.max(words.c.number), 0))))
+    frequencies, texts = _counted(tx, kind, terms)
     weights: dict[str, float] = {}
-    frequencies = _frequencies(tx, kind, terms)
     covering = {term: [term] for term in terms}
-    for term, meant, _ in _meant(tx, kind, frequencies):
+    for term, meant, _ in _meant(tx, kind, frequencies, texts):
         covering[term].append(meant)
     only_known = {f'"{word.casefold()}"' for word in known}
     most = min(fulltext.MOST_MATCHES, NAMING * texts if texts >= LEAST_NAMING else texts)
@@ -279,13 +276,16 @@ def coverage(tx: Transaction, kind: Kind, asked: Weighed, ids: Sequence[str]) ->
     return {one: weight / whole for one, weight in covered.items()} if whole else covered
 
 
-def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
+def _meant(
+    tx: Transaction, kind: Kind, found: Mapping[str, int], texts: int
+) -> Iterator[tuple[str, str, int]]:
     """Terms of a query that stand nowhere, each with one that may have been meant, and in how many
     texts that stands: the same written otherwise (`writings`), else a slip (`spelling`). Parts of
     compounds, which take longer, only where nothing else would be found.
 
     Args:
         found: the terms, and in how many texts each stands.
+        texts: how many there are at most.
     """
     vocab = spelling.MESSAGES if kind == "message" else spelling.PASSAGES
     nowhere = [term for term, frequency in found.items() if not frequency]
@@ -299,9 +299,9 @@ def _meant(tx: Transaction, kind: Kind, found: Mapping[str, int]) -> Iterator[tu
         word = term.strip('"')
         if not word.isalpha() or has_unspaced(word):
             continue
-        likely = spelling.slips(tx, vocab, word)
+        likely = spelling.slips(tx, vocab, word, texts)
         if alone and not likely:
-            likely = spelling.compounds(tx, vocab, word)
+            likely = spelling.compounds(tx, vocab, word, texts)
         for meant, frequency in likely:
             # As a beginning: stemmed a second time it may be shorter.
             yield term, f'"{meant}"*', frequency

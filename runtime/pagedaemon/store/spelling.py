@@ -6,11 +6,23 @@ for. The index knows words by their stems, so a word is compared with its own be
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Integer, Select, TableClause, Text, bindparam, column, func, select, table
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    TableClause,
+    Text,
+    bindparam,
+    column,
+    func,
+    select,
+    table,
+)
 
 from pagedaemon.store.transaction import Transaction
 
@@ -20,8 +32,18 @@ LEAST = 5
 LEAST_IN_COMPOUND = 4
 """Characters of a part of a compound."""
 
+MOST_LETTERS = 1_000
+"""Characters of a word that is found as one that begins with another."""
+
 MOST = 5
 """Words that one may have meant, those of most texts first."""
+
+MANY = 10_000
+"""Texts from which on looking up what a slip may have made of a word is less than reading all words
+that begin as it does: SQLite counts the texts of each word that it reads."""
+
+TOO_MANY = 100_000
+"""Texts beyond which not all words are read, which would take a second among a million."""
 
 _ENDING = 3
 """Characters that a stem may be shorter than its word, beside the slip."""
@@ -35,31 +57,74 @@ def vocabulary(name: str) -> TableClause:
     return table(name, column("term", Text), column("doc", Integer))
 
 
-def slips(tx: Transaction, vocab: TableClause, word: str) -> list[Found]:
+def slips(tx: Transaction, vocab: TableClause, word: str, texts: int = 0) -> list[Found]:
     """Words of the index that are this one but for one character left out, put in, changed or
-    swapped with the next; never the first."""
+    swapped with the next; never the first.
+
+    Args:
+        texts: how many there are; how they are looked for depends on it, and not what is found.
+    """
     plain = folded(word)
     if len(plain) < LEAST:
         return []
-    values = {
-        "first": plain[0],
-        "beyond": chr(ord(plain[0]) + 1),
-        "least": max(LEAST, len(plain) - _ENDING - 1),
-        "most": len(plain) + 1,
-    }
-    rows = tx.all(_LIKE_IT[vocab.name], values)
-    return _best((row[0], row[1]) for row in rows if _is_slip(plain, row[0]))
+    begins = [plain[0]] if texts < MANY else _begins(tx, vocab, plain)
+    least, most = max(LEAST, len(plain) - _ENDING - 1), len(plain) + 1
+    rows = _between(tx, vocab, [(begin, _beyond(begin)) for begin in begins], least, most)
+    return _best(row for row in rows if _is_slip(plain, row[0]))
 
 
-def compounds(tx: Transaction, vocab: TableClause, word: str) -> list[Found]:
+def compounds(tx: Transaction, vocab: TableClause, word: str, texts: int = 0) -> list[Found]:
     """Words of the index that have this one as a part, or that begin or end it. Reads the whole
-    vocabulary."""
+    vocabulary; of more than `TOO_MANY` texts only what begins with the word, and what begins or
+    ends it.
+
+    Args:
+        texts: how many there are.
+    """
     plain = folded(word)
     if len(plain) < LEAST:
         return []
-    values = {"word": plain, "least": LEAST_IN_COMPOUND}
-    rows = tx.all(_WITHIN[vocab.name], values)
-    return _best((row[0], row[1]) for row in rows)
+    if texts <= TOO_MANY:
+        values = {"word": plain, "least": LEAST_IN_COMPOUND}
+        return _best((row[0], row[1]) for row in tx.all(_WITHIN[vocab.name], values))
+    sizes = range(LEAST_IN_COMPOUND, len(plain))
+    parts = {*(plain[:size] for size in sizes), *(plain[-size:] for size in sizes)}
+    whole = [(part, f"{part}\x01") for part in sorted(parts)]
+    rows = _between(tx, vocab, [(plain, _beyond(plain)), *whole], LEAST_IN_COMPOUND, MOST_LETTERS)
+    return _best(rows)
+
+
+def _begins(tx: Transaction, vocab: TableClause, word: str) -> list[str]:
+    """What words begin with that are one slip from this one: as it does, or with a slip in the
+    second or third character and then as it goes on."""
+    found = [word[:3]]
+    for at in (1, 2):
+        same, after = word[:at], word[at + 1 : 4]
+        found += [f"{same}{after}", f"{same}{word[at + 1]}{word[at]}{word[at + 2 : 4]}"]
+        # Any other character there, in place of the word's or before it.
+        values = {"same": same, "size": at, "beyond": _beyond(same)}
+        others = {row[0][at : at + 1] for row in tx.all(_NEXT[vocab.name], values) if row[0]}
+        for other in others - {""}:
+            found += [f"{same}{other}{after}", f"{same}{other}{word[at:4]}"]
+    return found
+
+
+def _beyond(begin: str) -> str:
+    """The first that comes after all that begin so."""
+    return f"{begin[:-1]}{chr(ord(begin[-1]) + 1)}"
+
+
+def _between(
+    tx: Transaction,
+    vocab: TableClause,
+    ranges: Iterable[tuple[str, str]],
+    least: int,
+    most: int,
+) -> set[Found]:
+    """Words of the index from one on, before another, of so many characters."""
+    values = {"ranges": json.dumps(list(ranges)), "least": least, "most": most}
+    rows = tx.all(_BETWEEN[vocab.name], values)
+    return {(row[0], row[1]) for row in rows if row[0] is not None}
 
 
 def folded(word: str) -> str:
@@ -102,14 +167,37 @@ def _apart_by_one(one: str, other: str) -> bool:
 MESSAGES = vocabulary("messages_vocab")
 PASSAGES = vocabulary("passages_vocab")
 
-_LIKE_IT = {
-    vocab.name: select(vocab.c.term, vocab.c.doc).where(
-        vocab.c.term >= bindparam("first"),
-        vocab.c.term < bindparam("beyond"),
-        func.length(vocab.c.term).between(bindparam("least"), bindparam("most")),
-    )
-    for vocab in (MESSAGES, PASSAGES)
-}
+
+def _ranged(vocab: TableClause) -> Select[Any]:
+    ranges = func.json_each(bindparam("ranges")).table_valued("value")
+    first, beyond = (func.json_extract(ranges.c.value, f"$[{at}]", type_=Text()) for at in (0, 1))
+    size = func.length(vocab.c.term).between(bindparam("least"), bindparam("most"))
+    within = (vocab.c.term >= first) & (vocab.c.term < beyond) & size
+    # An outer join, and nothing asked of what it gives: else SQLite reads all words for each range.
+    return select(vocab.c.term, vocab.c.doc).select_from(ranges.outerjoin(vocab, within))
+
+
+_BETWEEN = {vocab.name: _ranged(vocab) for vocab in (MESSAGES, PASSAGES)}
+
+
+def _each_next(vocab: TableClause) -> Select[Any]:
+    """A word for each character that follows `same`: from one to the first with another one."""
+    same, beyond = bindparam("same", type_=Text()), bindparam("beyond", type_=Text())
+
+    def first_from(begin: ColumnElement[str]) -> ColumnElement[str]:
+        words = vocab.alias()
+        found = select(words.c.term).where(words.c.term >= begin).order_by(words.c.term)
+        return found.limit(1).scalar_subquery()
+
+    found = select(first_from(same).label("term")).cte("found", recursive=True)
+    last = func.substr(found.c.term, bindparam("size") + 1, 1)
+    after = same.concat(func.char(func.unicode(last) + 1))
+    others = select(first_from(after)).where(found.c.term < beyond)
+    every = found.union(others)
+    return select(every.c.term).where(every.c.term < beyond)
+
+
+_NEXT = {vocab.name: _each_next(vocab) for vocab in (MESSAGES, PASSAGES)}
 
 
 def _within(vocab: TableClause) -> Select[Any]:
