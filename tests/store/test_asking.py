@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from tests.store.texts import Find, Put, matched, owners, store
 
-from pagedaemon.store import asking
+from pagedaemon.store import asking, fulltext, recall
 from pagedaemon.store.database import Database, StorePool
+from pagedaemon.store.recall import MessageFilter
+from pagedaemon.store.transaction import Transaction
 
 
 @pytest.fixture
@@ -55,6 +57,22 @@ def test_words_that_too_many_have_count_only_beside_what_has_the_rarer_ones(
 def test_in_few_messages_no_word_is_too_common(put: Put, find: Find) -> None:
     put(a="Ada: by the lake", b="Ada: a kayak", c="Ada: nothing", d="Ada: much")
     assert set(find("Ada kayak")) == {"a", "b", "c", "d"}
+
+
+def test_what_words_do_not_find_is_told_from_what_they_find_of_ones_own(
+    put: Put, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+    put("bob", **{f"b{n}": f"the harbour {n}" for n in range(40)})
+    put(mine="our harbour", other="a lake")
+    given = MessageFilter("ada")
+    words = "unheardof harbour"
+
+    def work(tx: Transaction) -> tuple[list[str], list[str]]:
+        others = recall.not_found(tx, given, words, without=(), offset=0, limit=9)
+        return list(recall.searched(given).matches(tx, words).scores), others
+
+    assert database.read_now(work) == (["mine"], ["other"])
 
 
 class TestCoverage:

@@ -214,6 +214,43 @@ def test_a_filter_that_leaves_few_of_what_has_several_words_finds_what_has_one(
     store.write_now(work)
 
 
+def test_what_is_frequent_among_the_texts_of_others_finds_ones_own(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+    monkeypatch.setattr(fulltext, "MOST_SCORED", 15)
+
+    def work(tx: Transaction) -> None:
+        fill(tx, *(f"the harbour {n}" for n in range(60)), agent="agent-2")
+        fill(tx, *(f"nothing of note {n}" for n in range(140)), agent="agent-2")
+        fill(tx, *["a kumquat"] * 5, agent="agent-2")
+        mine = fill(tx, *(f"our harbour {n}" for n in range(17)), "a lake")
+        assert found(tx, "kumquat") == []
+        assert set(found(tx, "kumquat harbour")) == set(mine[:-1])
+        matches = rows.searched(GIVEN).matches(tx, "harbour")
+        assert (set(matches.scores), matches.total) == (set(mine[:-1]), 17), "and all of them"
+        rest = rows.searched(GIVEN).rest(tx, "harbour", mine[:10], offset=0, limit=100)
+        assert set(rest) == set(mine[10:-1])
+        theirs = rows.searched(PassageFilter("agent-2", NOON)).matches(tx, "kumquat harbour")
+        assert theirs.total == 5, "to whom most belong, it is as if he had all"
+
+    store.write_now(work)
+
+
+def test_where_nothing_is_frequent_ones_own_is_found_by_what_there_was_no_room_for(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+    monkeypatch.setattr(asking, "SAMPLE", 20)
+
+    def work(tx: Transaction) -> None:
+        fill(tx, *["the harbour"] * 8, *["a kumquat"] * 5, *["nothing"] * 10, agent="agent-2")
+        (mine,) = fill(tx, "our harbour")
+        assert found(tx, "kumquat harbour") == [mine]
+
+    store.write_now(work)
+
+
 def test_of_what_more_have_than_can_be_scored_the_newest_that_pass_the_filter_match(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

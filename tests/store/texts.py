@@ -45,7 +45,7 @@ def store(tx: Transaction, texts: dict[str, str], agent: str = "ada") -> None:
     """Stores messages, by name, and makes them searchable."""
     for seq, (name, words) in enumerate(texts.items()):
         owner = {"agent_id": agent, "conversation_id": f"{agent}-main"}
-        tx.execute(filled(messages, id=name, seq=seq, text=words, **owner))
+        tx.execute(filled(messages, id=name, seq=seq, text=words, kind="message", **owner))
     place = enumerate(texts.items(), 1)
     said = [Said(name, f"{agent}-main", seq, NOW, words) for seq, (name, words) in place]
     fulltext.index_messages(tx, said)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Select, TableClause, bindparam, func, literal, select
@@ -61,6 +61,11 @@ class Asked:
     alone: str | None = None
     """Where `match` asks for several words at once, the broad expression of the rarest: for filters
     that leave fewer than `ENOUGH` of what has several."""
+    every: str | None = None
+    """Where frequent words find nothing by themselves, an expression by which they do: for whom few
+    of all texts are, since his may have none of what is rare among all."""
+    texts: int = 0
+    """How many there are at most."""
 
     @property
     def values(self) -> dict[str, str]:
@@ -111,12 +116,15 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     asked = [term for term in asked if term not in common]
     match = " OR ".join(asked)
     apart = f"{fulltext.OWN} : ({others})" if others else None
-    if not frequent:
+    left = [term for term in found if term not in kept and term not in frequent]
+    if not frequent and (not left or texts <= SAMPLE):
         return Asked(match, common=apart)
-    frequencies = _estimated(tx, kind, frequent, texts)
+    frequencies = _estimated(tx, kind, frequent, texts) if frequent else {}
     if room == fulltext.MOST_MATCHES:
         return _together(tx, kind, frequencies, texts, kept)
-    return Asked(_weighing(match, asked, _told(frequencies, texts)), common=apart)
+    told = _told(frequencies, texts)
+    every = " OR ".join([*asked, *left, *_countable(frequencies)])
+    return Asked(_weighing(match, asked, told), common=apart, every=every, texts=texts)
 
 
 def _estimated(tx: Transaction, kind: Kind, terms: Sequence[str], texts: int) -> dict[str, float]:
@@ -126,16 +134,21 @@ def _estimated(tx: Transaction, kind: Kind, terms: Sequence[str], texts: int) ->
     return {term: found[term] for term in sorted(found, key=lambda term: found[term])}
 
 
-def _told(frequencies: Mapping[str, float], texts: int) -> list[str]:
-    """Of frequent terms, the rarest first, those that tell something, as many as may be counted."""
+def _countable(frequencies: Mapping[str, float]) -> list[str]:
+    """Of frequent terms, the rarest first, as many as may be counted, at least one."""
     room = float(MOST_COUNTED)
-    told: list[str] = []
+    kept: list[str] = []
     for term, frequency in frequencies.items():
         room -= frequency
-        if room < 0 or frequency > COMMON * texts or len(told) == MOST_WEIGHED:
+        if kept and (room < 0 or len(kept) == MOST_WEIGHED):
             break
-        told.append(term)
-    return told
+        kept.append(term)
+    return kept
+
+
+def _told(frequencies: Mapping[str, float], texts: int) -> list[str]:
+    """Of these those that tell something."""
+    return [term for term in _countable(frequencies) if frequencies[term] <= COMMON * texts]
 
 
 def _weighing(match: str, terms: Sequence[str], others: Sequence[str]) -> str:
@@ -175,14 +188,16 @@ def _together(
         for needed in range(1, len(told))
     ]
     steps = [_weighing(step, told, nowhere) for step in several]
-    found = Asked(alone, broad=True)
+    every = " OR ".join([*nowhere, *_countable(frequencies)])
+    found = Asked(alone, True, every=every, texts=texts)
     for step, about in zip(steps, _about(tx, kind, steps, texts), strict=True):
         if about > 2 * fulltext.MOST_SCORED:
-            found = Asked(step, broad=True, alone=alone)
+            found = replace(found, match=step, alone=alone)
             continue
         (count,) = _matched(tx, kind, [step], fulltext.MOST_SCORED + 1)[0].values()
         if count >= ENOUGH:
-            found = Asked(step, broad=count > fulltext.MOST_SCORED, alone=alone)
+            broad = count > fulltext.MOST_SCORED
+            found = replace(found, match=step, broad=broad, alone=alone)
         if count <= fulltext.MOST_SCORED:
             break
     return found

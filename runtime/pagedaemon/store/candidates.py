@@ -22,6 +22,11 @@ MOST_READ = fulltext.MOST_MATCHES
 """Matches that are read at once. Only words that all stand in more texts can have more."""
 
 
+FEW = 5_000
+"""Texts of one agent: where it has no more, and no more than a tenth of all, they are told from
+those of others by their numbers, and no word is too frequent to find them."""
+
+
 class ByWords(NamedTuple):
     """How well words find a text, higher for better: see `fulltext.MATCHING`."""
 
@@ -80,13 +85,40 @@ def as_list(values: Collection[str]) -> str:
     return json.dumps(list(values))
 
 
+class ByMatch:
+    """The statements that read what an index of words matches.
+
+    Args:
+        match: what it matches.
+        table: where the texts stand.
+        conditions: of the filter, with parameters for its values.
+        newest_first: the order among equals.
+    """
+
+    def __init__(
+        self,
+        match: Subquery,
+        table: Table,
+        conditions: Sequence[ColumnElement[bool]],
+        newest_first: Order,
+    ) -> None:
+        joined = table.join(match, match.c.id == table.c.id)
+        best = select(table.c.id, *_scored(match)).select_from(joined).where(*conditions)
+        ordered = best.order_by(match.c.score.desc(), *newest_first(table))
+        without = table.c.id.not_in(select(listed("without").c.value))
+        self.best = ordered.limit(bindparam("limit"))
+        self.matching = select(func.count()).select_from(joined).where(*conditions)
+        self.of_these = best.where(table.c.id.in_(select(listed("ids").c.value)))
+        self.rest = ordered.where(without).limit(bindparam("limit")).offset(bindparam("offset"))
+
+
 class Shape:
     """The statements of searches whose filters have one shape.
 
     Args:
         kind: what is searched.
         table: where it stands.
-        conditions: of the filter, with parameters for its values.
+        conditions: of the filter, with parameters for its values; the first says whose.
         newest_first: the order among equals.
     """
 
@@ -97,21 +129,20 @@ class Shape:
         conditions: Sequence[ColumnElement[bool]],
         newest_first: Order,
     ) -> None:
-        match, numbered = fulltext.MATCHING[kind], fulltext.NUMBERED[kind]
-        joined = table.join(match, match.c.id == table.c.id)
-        best = select(table.c.id, *_scored(match)).select_from(joined).where(*conditions)
-        ordered = best.order_by(match.c.score.desc(), *newest_first(table))
+        words, numbered = fulltext.TABLES[kind][0], fulltext.NUMBERED[kind]
         passing = numbered.join(table, table.c.id == numbered.c.id)
         newest = select(numbered.c.number).select_from(passing).where(*conditions)
         newest = newest.order_by(numbered.c.number.desc()).limit(bindparam("most"))
         self.kind = kind
         self.allowed = select(table.c.id).where(*conditions)
-        self.best = ordered.limit(bindparam("limit"))
+        self.any = ByMatch(fulltext.MATCHING[kind], table, conditions, newest_first)
+        self.few = ByMatch(fulltext.MATCHING_OF_FEW[kind], table, conditions, newest_first)
+        some = select(table.c.id).where(conditions[0]).limit(bindparam("most")).subquery()
+        self.owned = select(func.count()).select_from(some)
+        owned = words.join(table, words.c.id == table.c.id)
+        self.numbers = select(words.c.number).select_from(owned).where(conditions[0])
         self.since = select(func.count(), func.min(newest.subquery().c.number))
-        self.matching = select(func.count()).select_from(joined).where(*conditions)
-        self.of_these = best.where(table.c.id.in_(select(listed("ids").c.value)))
         without = table.c.id.not_in(select(listed("without").c.value))
-        self.rest = ordered.where(without).limit(bindparam("limit")).offset(bindparam("offset"))
         signs = fulltext.has_signs(kind, table.c.id)
         self.with_signs = select(func.count()).select_from(table).where(*conditions, signs)
         signed = select(table.c.id).where(*conditions, signs, without)
@@ -163,13 +194,25 @@ class Searched:
             return None
         values = {**self.values, **asked.values}
         broad = asked.broad
-        if asked.alone is not None:
-            enough, _ = self._newest(tx, values, asking.ENOUGH)
-            if enough < asking.ENOUGH:
-                values["match"], broad = asked.alone, True
+        rare = False
+        if asked.every is not None:
+            rare = self._newest(tx, values, asking.ENOUGH)[0] < asking.ENOUGH
+        if (broad or rare) and self._has_few(tx, asked.texts):
+            numbers = [row[0] for row in tx.all(self.shape.numbers, self.values)]
+            return {**values, "match": asked.every, "numbers": json.dumps(numbers)}
+        if rare and asked.alone is not None:
+            values["match"], broad = asked.alone, True
         if broad:
             _, values["since"] = self._newest(tx, values, fulltext.MOST_SCORED)
         return values
+
+    def _ways(self, asked: Mapping[str, Any]) -> ByMatch:
+        return self.shape.few if "numbers" in asked else self.shape.any
+
+    def _has_few(self, tx: Transaction, texts: int) -> bool:
+        """Whether few of so many texts are the agent's."""
+        most = min(FEW, texts // 10)
+        return int(tx.scalar(self.shape.owned, {**self.values, "most": most + 1})) <= most
 
     def _newest(self, tx: Transaction, asked: Mapping[str, Any], most: int) -> tuple[int, int]:
         """How many match, up to so many, and the number from which on they do."""
@@ -177,10 +220,10 @@ class Searched:
         return count, since or 0
 
     def _by_words(self, tx: Transaction, asked: Mapping[str, Any]) -> Matches:
-        rows = tx.all(self.shape.best, {**asked, "limit": MOST_READ})
+        rows = tx.all(self._ways(asked).best, {**asked, "limit": MOST_READ})
         total = len(rows)
         if total == MOST_READ:
-            total = int(tx.scalar(self.shape.matching, asked))
+            total = int(tx.scalar(self._ways(asked).matching, asked))
         return Matches(_scores(rows), total, asked)
 
     def candidates(
@@ -206,7 +249,7 @@ class Searched:
         unread = [one for one in there if one not in scores]
         if found.asked is not None and found.total > len(scores) and unread:
             values = {**found.asked, "ids": as_list(unread)}
-            keywords.update(_scores(tx.all(self.shape.of_these, values)))
+            keywords.update(_scores(tx.all(self._ways(values).of_these, values)))
         return Candidates(keywords, there, found.total)
 
     def rest(
@@ -223,7 +266,7 @@ class Searched:
         page = {"without": as_list(without), "offset": offset, "limit": limit}
         found = {}
         if asked is not None:
-            found = _scores(tx.all(self.shape.rest, {**asked, **page}))
+            found = _scores(tx.all(self._ways(asked).rest, {**asked, **page}))
         signs = [] if found else terms.signs(words)
         return self._of_signs(tx, signs, without, offset=offset, limit=limit) if signs else found
 

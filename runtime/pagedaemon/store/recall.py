@@ -175,7 +175,9 @@ def not_found(
     conditions.append(messages.c.id.not_in(select(listed("without").c.value)))
     asked = searched(given).asked(tx, words)
     if asked is not None:
-        conditions.append(messages.c.id.not_in(select(fulltext.MATCHING["message"].c.id)))
+        few = "numbers" in asked
+        matching = fulltext.MATCHING_OF_FEW if few else fulltext.MATCHING
+        conditions.append(messages.c.id.not_in(select(matching["message"].c.id)))
         values |= asked
     values["without"] = as_list(without)
     query = select(messages.c.id).where(*conditions).order_by(*_NEWEST_FIRST)
