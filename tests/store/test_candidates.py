@@ -159,6 +159,25 @@ def test_words_of_very_many_texts_weigh_in_the_score_of_what_rarer_ones_find(
     store.write_now(work)
 
 
+def test_among_many_texts_words_weigh_too_that_there_was_no_room_for(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "MOST_MATCHES", 10)
+
+    def work(tx: Transaction) -> None:
+        best, plain = fill(tx, "a kumquat stands by our harbour", "a kumquat is no lemon")
+        fill(tx, *["nothing of note"] * 30, *["kumquat jam, and much besides"] * 3)
+        fill(tx, *["the harbour at dusk"] * 8)
+        few = rows.searched(GIVEN).matches(tx, "kumquat harbour").scores
+        assert few[best].score < few[plain].score, "it is longer, and no more is asked"
+        monkeypatch.setattr(asking, "SAMPLE", 40)
+        many = rows.searched(GIVEN).matches(tx, "kumquat harbour").scores
+        assert many[best].score > many[plain].score
+        assert many.keys() == few.keys()
+
+    store.write_now(work)
+
+
 def test_words_of_very_many_texts_find_what_has_several_of_them(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,8 +88,8 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
     what they match, for no hit more.
 
     More frequent words find nothing by themselves, but weigh in the score of what is found
-    (`_weighing`). Where all are that frequent, what is found has several of them (`_together`), or
-    the only one.
+    (`_weighing`); among more than `SAMPLE` texts also those do for which there was no room. Where
+    all are that frequent, what is found has several of them (`_together`), or the only one.
     """
     terms = telling_terms(query)
     if not terms:
@@ -124,7 +124,8 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
         return _together(tx, kind, frequencies, texts, kept)
     told = _told(frequencies, texts)
     every = " OR ".join([*asked, *left, *_countable(frequencies)])
-    return Asked(_weighing(match, asked, told), common=apart, every=every, texts=texts)
+    match = _weighing(match, asked, [*left, *told])
+    return Asked(match, common=apart, every=every, texts=texts)
 
 
 def _estimated(tx: Transaction, kind: Kind, terms: Sequence[str], texts: int) -> dict[str, float]:
