@@ -73,8 +73,8 @@ both_doors = pytest.mark.parametrize(
 
 
 def public(thing: Any) -> set[str]:
-    """Names without an underscore."""
-    return {name for name in vars(thing) if not name.startswith("_")}
+    """Names without an underscore, its own and those it inherits."""
+    return {name for name in dir(thing) if not name.startswith("_")}
 
 
 def in_blocking_words(text: str) -> str:
