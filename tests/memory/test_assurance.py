@@ -4,6 +4,7 @@ unless it is asked to."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from pagedaemon.errors import EmbeddingError, InvalidInput
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.llm.embedding.minilm import MiniLM
 from pagedaemon.llm.embedding.protocol import Worded
-from pagedaemon.testing import FakeEmbedder, ScriptedModel, both, call, say
+from pagedaemon.testing import FakeClock, FakeEmbedder, ScriptedModel, both, call, say
 
 SAID = (
     "I live in Porto, two streets from the station.",
@@ -235,3 +236,27 @@ async def test_what_a_step_stores_its_own_search_finds(tmp_path: Path) -> None:
         await runtime.reindex()
         (step, _) = (await agent.send("go")).steps
         assert "blood group is AB" in step.calls[1].result
+
+
+async def test_what_is_hidden_changes_no_order(tmp_path: Path) -> None:
+    """Cosines are scaled by all candidates, be they shown or not."""
+    clock = FakeClock(datetime(2023, 2, 1, tzinfo=UTC))
+    async with AsyncRuntime(
+        tmp_path / "m", model="offline", embedder="local", clock=clock
+    ) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        then = ["I drive a red Fiat Panda.", "Our landlord is Mr. Pym.", *NOTES]
+        await agent.archive.insert_many(then)
+        clock.advance(800 * 86400)
+        now = ["I drive an electric Renault Zoe.", "Our landlord is Mrs. Oduya."]
+        await agent.archive.insert_many(now)
+        await runtime.reindex()
+        for query, current in zip(
+            ("What car do I drive?", "Who is our landlord?"), now, strict=True
+        ):
+            every = [hit.id for hit in (await agent.archive.search(query)).hits]
+            sure = (await agent.archive.search(query, sure=True)).hits
+            assert sure[0].text == current
+            assert [one for one in every if one in {hit.id for hit in sure}] == [
+                hit.id for hit in sure
+            ]

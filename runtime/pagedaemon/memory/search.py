@@ -9,7 +9,7 @@ conversations, each time on all but the one they were then measured on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from operator import itemgetter, mul
@@ -272,17 +272,19 @@ def find_messages(
     then = Then.of(tx, words, given, now)
     nearest = near if near is not None else _NOTHING
 
-    def placed(scored: list[Scored], found: Mapping[str, ByWords]) -> list[Scored]:
+    def placed(
+        scored: list[Scored], found: Mapping[str, ByWords], far: Collection[str]
+    ) -> list[Scored]:
         known = message_rows.places(tx, [one.id for one in scored], tail=TAIL)
         places = dict(zip(known, map(Place._make, known.values()), strict=True))
         # What comes first may come from down there, and is shown with its parts.
-        explained = max(offset + limit, succession.DEPTH)
+        explained = None if far else max(offset + limit, succession.DEPTH)
         ranked = in_context(scored, places, words, ranking, found, explained, then)
         if then is not None and then.meant.end is not None:
-            return ranked  # who asks for a time asks for what was true then
+            return _shown(ranked, far)  # who asks for a time asks for what was true then
         first = [one.id for one in ranked[: succession.DEPTH]]
         dated = {one: Dated(places[one].at, places[one].speaker) for one in first}
-        return _newer_first(tx, "message", words, ranked, dated, nearest, ranking)
+        return _shown(_newer_first(tx, "message", words, ranked, dated, nearest, ranking), far)
 
     least = _Floors(floor, floor_beside_words)
     shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed, then)
@@ -322,11 +324,14 @@ def find_passages(
     searched = passage_rows.searched(given)
     nearest = near if near is not None else _NOTHING
 
-    def placed(scored: list[Scored], _: Mapping[str, ByWords]) -> list[Scored]:
+    def placed(
+        scored: list[Scored], _: Mapping[str, ByWords], far: Collection[str]
+    ) -> list[Scored]:
         ranked = _by_names(tx, words, scored, ranking)
         dates = passage_rows.dates(tx, [one.id for one in ranked[: succession.DEPTH]])
         dated = {one: Dated(at) for one, at in dates.items()}
         ranked = _newer_first(tx, "passage", words, ranked, dated, nearest, ranking)
+        ranked = _shown(ranked, far)
         if near_repeats is None or not ranking.repeats_last:
             return ranked
         hits = {one.id: one for one in ranked}
@@ -383,6 +388,11 @@ def _newer_first(
     return [first, *(one for one in ranked if one.id != found)]
 
 
+def _shown(ranked: list[Scored], far: Collection[str]) -> list[Scored]:
+    """Without what is too far to be shown, unless it is what the best hit has become."""
+    return [one for one in ranked if one.id not in far or "newer" in one.parts] if far else ranked
+
+
 def _page(
     tx: Transaction,
     searched: Searched,
@@ -392,27 +402,31 @@ def _page(
     ranking: Ranking,
     offset: int,
     limit: int,
-    placed: Callable[[list[Scored], Mapping[str, ByWords]], list[Scored]],
+    placed: Callable[[list[Scored], Mapping[str, ByWords], Collection[str]], list[Scored]],
     then: Then | None = None,
 ) -> tuple[list[Scored], int]:
     """One page of what was ranked and, after the last of it, of what else matches by words, and of
-    what else was said then."""
+    what else was said then.
+
+    What is too far is ranked with all others, since it is part of what cosines are scaled by, and
+    hidden then: a floor hides, and changes no order.
+    """
     # Who names a time asks for all of it, and not for what has a sign.
     matches = searched.matches(tx, words, signs=then is None)
     floor = least.where(bool(matches.scores))
     said = [] if then is None else then.candidates(ranking.candidates)
     named = dict.fromkeys([*near.cosines, *said])
     found = searched.chosen(tx, words, matches, named, ranking.candidates)
-    meaning = {
-        one: near.cosines[one]
-        for one in found.near
-        if one in near.cosines
-        and (floor is None or near.cosines[one] >= floor or one in found.keywords)
+    meaning = {one: near.cosines[one] for one in found.near if one in near.cosines}
+    far = {
+        one
+        for one, cosine in meaning.items()
+        if floor is not None and cosine < floor and one not in found.keywords and one not in said
     }
     fused = fuse({one: match.score for one, match in found.keywords.items()}, meaning, ranking)
     alike = {one.id for one in fused}
     fused += [Scored(one, 0.0, _NO_PARTS) for one in said if one not in alike]
-    ranked = placed(fused, found.keywords)
+    ranked = placed(fused, found.keywords, far)
     known = {one.id for one in ranked}
     by_words = found.keywords.keys() | matches.scores.keys()
     beside = [one for one in known if one not in by_words]
