@@ -108,3 +108,66 @@ async def test_what_a_time_without_end_finds_may_be_succeeded(log: AsyncAgent) -
 async def test_where_nothing_was_said_then_the_words_count_alone(log: AsyncAgent) -> None:
     found = await log.recall.search("piano in July 2031")
     assert {hit.text for hit in found.hits} == {one for one in SAID.values() if "piano" in one}
+
+
+NOTES = {
+    "2025-05-01": "Our cat Biscuit threw up on the rug.",
+    "2025-05-03": "I start at the bakery on the 3rd of June, early shift.",
+    "2025-05-05": "Our anniversary is on the 21st of October.",
+    "2025-05-07": "I have 8 cats and 3 dogs.",
+    "2025-05-21": "The lake was cold.",
+}
+
+
+@pytest.fixture
+async def notes(runtime: AsyncRuntime) -> AsyncAgent:
+    """An agent that was told something on each of a few days."""
+    agent = await runtime.agents.create("lin")
+    await agent.recall.import_jsonl(
+        {"role": "user", "content": text, "created_at": f"{day}T09:00:00Z"}
+        for day, text in NOTES.items()
+    )
+    return agent
+
+
+@pytest.mark.parametrize("sure", [False, True], ids=["plain", "sure"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "on 21 May 2025",
+        "2025-05-21",
+        "What did we do on 21 May 2025?",
+        "Which cat had an anniversary on 21 May 2025, at the bakery?",
+    ],
+)
+async def test_what_was_said_on_the_day_asked_for_comes_first(
+    notes: AsyncAgent, query: str, sure: bool
+) -> None:
+    first, *others = (await notes.recall.search(query, sure=sure)).hits
+    assert first.text == NOTES["2025-05-21"]
+    assert sum(first.parts.values()) == pytest.approx(first.score)
+    assert all("day" not in hit.parts and hit.score < first.score for hit in others)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "on May 8, 2025",
+        "2025-05-08",
+        "What did we do on 8 May 2025?",
+        "What did I tell you on 8 May 2025?",
+        "What did we talk about in early June 2025?",
+        "What happened in 2023?",
+    ],
+)
+async def test_a_time_at_which_nothing_was_said_is_answered_by_no_other(
+    notes: AsyncAgent, query: str
+) -> None:
+    assert (await notes.recall.search(query, sure=True)).hits == ()
+    assert all("day" not in hit.parts for hit in (await notes.recall.search(query)).hits)
+
+
+async def test_what_is_asked_beside_such_a_time_is_judged_by_itself(notes: AsyncAgent) -> None:
+    (hit, *_) = (await notes.recall.search("Biscuit's rug on 8 May 2025", sure=True)).hits
+    assert hit.text == NOTES["2025-05-01"]
+    assert not (await notes.recall.search("The dentist on 8 May 2025", sure=True)).hits

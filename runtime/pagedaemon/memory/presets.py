@@ -28,6 +28,7 @@ from pagedaemon.memory.search import (
     surer,
 )
 from pagedaemon.memory.succession import names_in, names_of
+from pagedaemon.memory.times.then import Then
 from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
@@ -211,7 +212,10 @@ def search_messages(
     if not sure or words is None or not total:
         return hits, total
     best = _best(page, hits, offset)
-    return (hits, total) if _dated(best) or _answered(tx, words, best, near) else ([], 0)
+    if _dated(best):
+        return hits, total
+    asked = _beside(Then.of(tx, words, given, now), words)
+    return (hits, total) if asked and _answered(tx, asked, best, near) else ([], 0)
 
 
 def doubtful_messages(
@@ -222,7 +226,9 @@ def doubtful_messages(
     best = _messages(tx, words, given, ranking, now, near, least)(0, LOOKED_AT)[0]
     if not best or _dated(best):
         return None
-    return doubt(tx, "message", words, [hit.message.id for hit in best], speakers=_speakers(best))
+    asked = _beside(Then.of(tx, words, given, now), words)
+    ids = [hit.message.id for hit in best]
+    return doubt(tx, "message", asked, ids, speakers=_speakers(best)) if asked else None
 
 
 def _messages(
@@ -270,6 +276,17 @@ def _speakers(hits: Iterable[MessageHit]) -> set[str]:
 def _dated(best: Iterable[MessageHit]) -> bool:
     # Who asks for a day is answered by what was said then, whatever it was.
     return any("day" in hit.parts for hit in best)
+
+
+def _beside(then: Then | None, words: str) -> str | None:
+    """What has to be answered where no hit is of the time that is asked for: what the query says
+    beside it, since that other days have words of its date tells nothing. None if it asks for that
+    time alone, at which nothing was said."""
+    if then is None:
+        return words
+    if then.asks_for_all:
+        return None if then.empty else words
+    return then.beside
 
 
 def _best(page: Pages[Hit], hits: list[Hit], offset: int) -> list[Hit]:

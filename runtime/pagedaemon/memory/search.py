@@ -178,7 +178,8 @@ def in_context(
         explained: how many of the best have their `parts`: telling them costs as much as ranking.
             None: all.
         then: the time the query names. What was said then matches by its date in full, and nothing
-            else does, however many words its date shares: the same month of another year.
+            else does, however many words its date shares: the same month of another year. Where
+            that is one day, its date weighs as much as all else: what was said then comes first.
     """
     scores = {one.id: one.score for one in scored}
     matched = [found[one] for one in scores if one in found]
@@ -186,6 +187,8 @@ def in_context(
     most_day = max((match.day for match in matched), default=0.0) or 1.0
     around = standings(scores, places, words)
     weights = [getattr(ranking, name) for name in _BESIDE]
+    if then is not None and then.meant.one_day:
+        weights[_DAY] = 1 + sum(weights) - weights[_DAY]
     whole = 1 + sum(weights)
     ranked = []
     for one in scored:
@@ -223,6 +226,7 @@ def _parts(
 
 
 _BESIDE = ("own", "day", "speaker", "episode", "beside", "answer", "length", "statement")
+_DAY = _BESIDE.index("day")
 _UNMATCHED = ByWords(0.0, 0.0, 0.0)
 _NO_PARTS: Mapping[str, float] = MappingProxyType({})
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagedaemon.memory.times.spoken import meant
+from pagedaemon.memory.times.spoken import meant, without_time
 
 # A Monday.
 NOW = datetime(2026, 11, 30, 15, 0, tzinfo=UTC)
@@ -288,3 +288,17 @@ def test_whatever_is_asked_it_is_a_time_or_none(words: str) -> None:
     if found is not None and found.begin is not None and found.end is not None:
         assert found.begin < found.end
     assert found is None or found[:2] != (None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "beside"),
+    [
+        ("What did we do on 8 May 2025?", "What did we do on ?"),
+        ("the rent in early 2023", "the rent in"),
+        ("yesterday", ""),
+        ("who called between May 1 and May 3", "who called between"),
+        ("the key of the hall", "the key of the hall"),
+    ],
+)
+def test_what_a_query_says_beside_its_time(words: str, beside: str) -> None:
+    assert " ".join(without_time(words, NOW, UTC).split()) == beside

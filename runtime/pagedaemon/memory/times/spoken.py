@@ -30,6 +30,13 @@ class Meant(NamedTuple):
         """Whether an instant lies within."""
         return (self.begin is None or self.begin <= at) and (self.end is None or at < self.end)
 
+    @property
+    def one_day(self) -> bool:
+        """Whether it is one day, or a part of one."""
+        if self.begin is None or self.end is None:
+            return False
+        return self.end - self.begin <= timedelta(days=1)
+
 
 def meant(words: str, now: datetime, zone: tzinfo) -> Meant | None:
     """The time a query speaks of first, a number that only may be a year last; None if of none.
@@ -40,6 +47,20 @@ def meant(words: str, now: datetime, zone: tzinfo) -> Meant | None:
         now: what "yesterday" is seen from.
         zone: where days begin.
     """
+    found = _first(words, now, zone)
+    return None if found is None else found[1]
+
+
+def without_time(words: str, now: datetime, zone: tzinfo) -> str:
+    """A query without what `meant` reads in it: all of it where that is nothing."""
+    found = _first(words, now, zone)
+    if found is None:
+        return words
+    said = found[0]
+    return f"{_PART.sub('', words[: said.start])} {words[said.stop :]}"
+
+
+def _first(words: str, now: datetime, zone: tzinfo) -> tuple[_Said, Meant] | None:
     if not _may_name_a_time(words):
         return None
     today = now.astimezone(zone).date()
@@ -53,7 +74,8 @@ def meant(words: str, now: datetime, zone: tzinfo) -> Meant | None:
             )
         except OverflowError:  # pragma: no cover - no day is outside the calendar
             continue
-        return Meant(begin, end, None if words.strip(" ?!.") == one.number else one.number)
+        number = None if words.strip(" ?!.") == one.number else one.number
+        return one, Meant(begin, end, number)
     return None
 
 

@@ -13,8 +13,19 @@ from pagedaemon.memory.times.spoken import Meant
 from pagedaemon.store import agents as agent_rows
 from pagedaemon.store import recall as rows
 from pagedaemon.store.candidates import Matches, Searched
+from pagedaemon.store.function_words import says_little
 from pagedaemon.store.recall import MessageFilter
+from pagedaemon.store.terms import words_of
 from pagedaemon.store.transaction import Transaction
+
+_OF_TALK = frozenset(
+    [
+        *("say", "said", "tell", "told", "talk", "talked", "speak", "spoke", "mention"),
+        *("mentioned", "discuss", "discussed", "chat", "write", "wrote", "written", "note"),
+        *("noted", "happen", "happened", "happening", "going"),
+    ]
+)
+"""Words of one who asks for whatever was said, or happened."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +38,15 @@ class Then:
     meant: Meant
     within: MessageFilter
     """What was said at that time."""
+    beside: str
+    """The words without those that name the time; all where that may be none."""
 
     @classmethod
     def of(
         cls, tx: Transaction, words: str, given: MessageFilter, now: datetime | None
     ) -> Then | None:
-        """None where the words name no time, seen from `now`, or one at which nothing was said: it
-        may have been meant otherwise, as a month without its year."""
+        """None where the words name no time, seen from `now`, or a number that may be no year, and
+        nothing was said in it."""
         # Most queries name none, and the agent's zone need not be read for them.
         if now is None or spoken.meant(words, now, UTC) is None:
             return None
@@ -42,7 +55,21 @@ class Then:
         if meant is None:
             return None
         within = rows.said_within(given, meant.begin, meant.end)
-        return cls(tx, words, meant, within) if rows.newest(tx, within, limit=1) else None
+        if meant.number is None:
+            return cls(tx, words, meant, within, spoken.without_time(words, now, there))
+        return cls(tx, words, meant, within, words) if rows.newest(tx, within, limit=1) else None
+
+    @cached_property
+    def empty(self) -> bool:
+        """Whether nothing was said then."""
+        return not rows.newest(self.tx, self.within, limit=1)
+
+    @property
+    def asks_for_all(self) -> bool:
+        """Whether the query says nothing but the time: "What did we talk about last Tuesday?"."""
+        return all(
+            says_little(word) or word.casefold() in _OF_TALK for word in words_of(self.beside)
+        )
 
     @cached_property
     def _searched(self) -> Searched:
