@@ -137,7 +137,7 @@ async def notes(runtime: AsyncRuntime) -> AsyncAgent:
         "on 21 May 2025",
         "2025-05-21",
         "What did we do on 21 May 2025?",
-        "Which cat had an anniversary on 21 May 2025, at the bakery?",
+        "What did we talk about on 21 May 2025?",
     ],
 )
 async def test_what_was_said_on_the_day_asked_for_comes_first(

@@ -179,7 +179,8 @@ def in_context(
             None: all.
         then: the time the query names. What was said then matches by its date in full, and nothing
             else does, however many words its date shares: the same month of another year. Where
-            that is one day, its date weighs as much as all else: what was said then comes first.
+            the query asks for one day and nothing else, that weighs as much as all else: what was
+            said then comes first.
     """
     scores = {one.id: one.score for one in scored}
     matched = [found[one] for one in scores if one in found]
@@ -187,7 +188,7 @@ def in_context(
     most_day = max((match.day for match in matched), default=0.0) or 1.0
     around = standings(scores, places, words)
     weights = [getattr(ranking, name) for name in _BESIDE]
-    if then is not None and then.meant.one_day:
+    if then is not None and then.meant.one_day and then.asks_for_all:
         weights[_DAY] = 1 + sum(weights) - weights[_DAY]
     whole = 1 + sum(weights)
     ranked = []
