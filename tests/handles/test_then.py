@@ -10,6 +10,7 @@ import pytest
 from pagedaemon import AsyncRuntime
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.recall import RecallHit
+from pagedaemon.testing import FakeClock
 
 FIRST = datetime(2024, 1, 1, 12, tzinfo=UTC)
 DAYS = 500
@@ -137,7 +138,7 @@ async def notes(runtime: AsyncRuntime) -> AsyncAgent:
         "on 21 May 2025",
         "2025-05-21",
         "What did we do on 21 May 2025?",
-        "What did we talk about on 21 May 2025?",
+        "Which cat had an anniversary on 21 May 2025, at the bakery?",
     ],
 )
 async def test_what_was_said_on_the_day_asked_for_comes_first(
@@ -171,3 +172,95 @@ async def test_what_is_asked_beside_such_a_time_is_judged_by_itself(notes: Async
     (hit, *_) = (await notes.recall.search("Biscuit's rug on 8 May 2025", sure=True)).hits
     assert hit.text == NOTES["2025-05-01"]
     assert not (await notes.recall.search("The dentist on 8 May 2025", sure=True)).hits
+
+
+KEPT = {
+    "The rent is 850 a month.": "2021-03-01",
+    "The rent is 900 a month.": "2022-11-05",
+    "The hall has a new lamp.": "2023-02-01",
+    "Karl is my flatmate.": "2023-02-01",
+    "The rent is 980 a month.": "2025-05-11",
+    "Priya is my flatmate.": "2025-05-11",
+}
+
+
+@pytest.fixture(params=["told", "kept"])
+async def records(
+    request: pytest.FixtureRequest, runtime: AsyncRuntime, clock: FakeClock
+) -> AsyncAgent:
+    """An agent whose records tell of those days, or were kept on them."""
+    agent = await runtime.agents.create("lin")
+    for text, day in KEPT.items():
+        at = datetime.fromisoformat(f"{day}T09:00:00+00:00")
+        if request.param == "kept":
+            clock.jump((at - clock.now()).total_seconds())
+            await agent.archive.insert(text)
+        else:
+            await agent.archive.insert(text, happened_at=at)
+    return agent
+
+
+@pytest.mark.parametrize("sure", [False, True], ids=["plain", "sure"])
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("How much is the rent?", "980"),
+        ("How much was the rent in February 2023?", "900"),
+        ("How much was the rent on 2023-02-01?", "900"),
+        ("How much was the rent in November 2022?", "900"),
+        ("How much was the rent before 2022?", "850"),
+        ("How much was the rent in May 2025?", "980"),
+        ("Who was my flatmate in February 2023?", "Karl"),
+        ("Who was my flatmate on 2024-08-01?", "Karl"),
+    ],
+)
+async def test_of_records_that_comes_first_which_was_so_then(
+    records: AsyncAgent, query: str, first: str, sure: bool
+) -> None:
+    hit, *others = (await records.archive.search(query, sure=sure)).hits
+    assert first in hit.text
+    assert sum(hit.parts.values()) == pytest.approx(hit.score)
+    assert all(other.score <= hit.score for other in others)
+
+
+async def test_a_record_says_that_it_is_of_the_time_or_was_put_before_a_newer_one(
+    records: AsyncAgent,
+) -> None:
+    (hit, *_) = (await records.archive.search("my flatmate in February 2023")).hits
+    assert hit.parts["day"] > 0
+    hit, newer, *_ = (await records.archive.search("my flatmate on 2024-08-01")).hits
+    assert ("Karl" in hit.text, "Priya" in newer.text) == (True, True)
+    assert set(hit.parts) == {"keywords", "older"}
+    assert set(newer.parts) == {"keywords"}
+
+
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("2023-02-01", 2),
+        ("What did I note on 2023-02-01?", 2),
+        ("What happened in 2022?", 1),
+        ("What did I note on 2023-02-02?", 0),
+    ],
+)
+async def test_all_records_of_a_time_are_found_without_their_words(
+    records: AsyncAgent, query: str, kept: int
+) -> None:
+    page = await records.archive.search(query, sure=True)
+    assert page.total == len(page.hits) == kept
+    assert all("day" in hit.parts for hit in page.hits)
+
+
+async def test_pages_of_the_records_of_a_time_have_each_once(runtime: AsyncRuntime) -> None:
+    agent = await runtime.agents.create("lin")
+    at = datetime(2024, 6, 1, tzinfo=UTC)
+    for n in range(130):
+        text = f"lamp {n}" if n % 3 else f"log {n}"
+        await agent.archive.insert(text, happened_at=at + timedelta(hours=n))
+    pages = [
+        await agent.archive.search("a lamp in June 2024", page=page, page_size=40)
+        for page in range(4)
+    ]
+    ids = [hit.id for page in pages for hit in page.hits]
+    assert len(ids) == len(set(ids)) == 130
+    assert {page.total for page in pages} == {130}

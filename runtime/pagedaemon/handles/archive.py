@@ -54,8 +54,9 @@ class Passage:
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
     """What the score is the sum of: `keywords`, `meaning`, `named` (it has the names in the query),
-    and `newer` where it comes before the best hit because it is about the same and newer; with
-    another `ranking` the parts of that."""
+    `day` (what it tells of was at the time the query names), `newer` where it comes before the best
+    hit because it is about the same and newer, and `older` where it does because the best hit is of
+    after the time that the query names; with another `ranking` the parts of that."""
     via: str | None = None
     """What found it: `keywords` where words alone did, else the index that named it, `exact` or
     `chroma`; None where nothing was ranked."""
@@ -168,13 +169,16 @@ class AsyncArchive(AsyncDocuments):
         """Records by words and by meaning, newest first without words (or with blank ones).
 
         Args:
-            query: any of its words may match, and a record may be near to it without them. A word
-                that stands in over 1,000 records makes no match where there are rarer ones: it
-                counts in the order of what they find. Where all are that frequent, what has several
-                matches, and of more than 3,000 the newest.
+            query: any of its words may match, and a record may be near to it without them. Where it
+                names a time ("last Tuesday", "in May 2023"), by the agent's clock and zone, records
+                of that time are found whatever their words, and of several about the same that
+                comes first which was so then. A record's time is `happened_at`, or else when it was
+                stored. A word that stands in over 1,000 records makes no match where there are
+                rarer ones: it counts in the order of what they find. Where all are that frequent,
+                what has several matches, and of more than 3,000 the newest.
             tags: any of them.
             purposes: any of them.
-            start: stored from this instant on.
+            start: stored from this instant on, whatever time a record tells of.
             end: stored before this instant.
             floor: the least cosine, -1 to 1, of a record that no word found. None hides nothing:
                 what is far stands last.

@@ -38,11 +38,13 @@ class RecallHit:
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
     """What the score is the sum of: `keywords` and `meaning`; `own` (its words without those beside
-    it), `day` (its date, or that it was said at the time the query names), `speaker` (the query
-    names who spoke), `episode` (what else was said at that time), `beside` (what was said just
-    before or after), `answer` (it follows a question that fits), `length`, `statement` (it is no
-    question), `newer` (it is about the same as the best hit, newer, and therefore before it). What
-    is 0 is left out. With another `ranking` the parts of that."""
+    it), `day` (its date, or that it was said at the time the query names; where nothing was said
+    then, `date`: it shares words with that date), `speaker` (the query names who spoke), `episode`
+    (what else was said at that time), `beside` (what was said just before or after), `answer` (it
+    follows a question that fits), `length`, `statement` (it is no question), `newer` (it is about
+    the same as the best hit, newer, and therefore before it), `older` (before the best hit, which
+    was said after the time that the query names, and about the same). What is 0 is left out. With
+    another `ranking` the parts of that."""
     via: str | None = None
     """What found it: `keywords` where words alone did, else the index that named it, `exact` or
     `chroma`; None where nothing was ranked."""

@@ -28,7 +28,7 @@ from pagedaemon.memory.search import (
     surer,
 )
 from pagedaemon.memory.succession import names_in, names_of
-from pagedaemon.memory.times.then import Then
+from pagedaemon.memory.times.then import MESSAGES, RECORDS, F, Then
 from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
@@ -102,8 +102,12 @@ def search_passages(
     hits, total = page(offset, limit)
     if not sure or words is None or not total or isinstance(preset(ranking), RecentConfident):
         return hits, total
-    best = [hit.id for hit in _best(page, hits, offset)]
-    return (hits, total) if answered(tx, "passage", words, best, near) else ([], 0)
+    best = _best(page, hits, offset)
+    if _dated(best):
+        return hits, total
+    asked = _beside(Then.of(tx, RECORDS, words, given, given.now), words)
+    ids = [hit.id for hit in best]
+    return (hits, total) if asked and answered(tx, "passage", asked, ids, near) else ([], 0)
 
 
 def doubtful_passages(
@@ -120,8 +124,11 @@ def doubtful_passages(
         return None
     least = _Floors.of(near, None, sure=True)
     page = _passages(tx, words, given, ranking, near, least, near_repeats)
-    best = [hit.id for hit in page(0, LOOKED_AT)[0]]
-    return doubt(tx, "passage", words, best) if best else None
+    best = page(0, LOOKED_AT)[0]
+    if not best or _dated(best):
+        return None
+    asked = _beside(Then.of(tx, RECORDS, words, given, given.now), words)
+    return doubt(tx, "passage", asked, [hit.id for hit in best]) if asked else None
 
 
 Pages = Callable[[int, int], tuple[list[Hit], int]]
@@ -214,7 +221,7 @@ def search_messages(
     best = _best(page, hits, offset)
     if _dated(best):
         return hits, total
-    asked = _beside(Then.of(tx, words, given, now), words)
+    asked = _beside(Then.of(tx, MESSAGES, words, given, now), words)
     return (hits, total) if asked and _answered(tx, asked, best, near) else ([], 0)
 
 
@@ -226,7 +233,7 @@ def doubtful_messages(
     best = _messages(tx, words, given, ranking, now, near, least)(0, LOOKED_AT)[0]
     if not best or _dated(best):
         return None
-    asked = _beside(Then.of(tx, words, given, now), words)
+    asked = _beside(Then.of(tx, MESSAGES, words, given, now), words)
     ids = [hit.message.id for hit in best]
     return doubt(tx, "message", asked, ids, speakers=_speakers(best)) if asked else None
 
@@ -273,12 +280,12 @@ def _speakers(hits: Iterable[MessageHit]) -> set[str]:
     return {hit.message.author or hit.message.role for hit in hits}
 
 
-def _dated(best: Iterable[MessageHit]) -> bool:
-    # Who asks for a day is answered by what was said then, whatever it was.
+def _dated(best: Iterable[MessageHit | PassageRow]) -> bool:
+    # Who asks for a day is answered by what was said then, or kept of it, whatever it was.
     return any("day" in hit.parts for hit in best)
 
 
-def _beside(then: Then | None, words: str) -> str | None:
+def _beside(then: Then[F] | None, words: str) -> str | None:
     """What has to be answered where no hit is of the time that is asked for: what the query says
     beside it, since that other days have words of its date tells nothing. None if it asks for that
     time alone, at which nothing was said."""

@@ -22,7 +22,7 @@ from pagedaemon.memory import succession
 from pagedaemon.memory.repeats import repeats_last
 from pagedaemon.memory.standing import TAIL, Place, standings
 from pagedaemon.memory.succession import Dated, successor
-from pagedaemon.memory.times.then import Then
+from pagedaemon.memory.times.then import MESSAGES, RECORDS, F, Then
 from pagedaemon.store import fulltext
 from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
@@ -92,8 +92,10 @@ class Scored(NamedTuple):
     """From 0 to 1, higher for better; comparable within one search only."""
     parts: Mapping[str, float]
     """What the score is the sum of, by the names of the weights in `Ranking`: `keywords` and
-    `meaning`, each only where it was found so; the others, each only where it is not 0; and `newer`
-    where it comes before what was the best because it is about the same and newer."""
+    `meaning`, each only where it was found so; the others, each only where it is not 0, `date` for
+    `day` where nothing is of the time that the query names (`in_context`); and `newer`
+    where it comes before what was the best because it is about the same and newer, `older` where
+    the query names a time at which what was the best was not yet so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ def in_context(
     ranking: Ranking = DEFAULT,
     found: Mapping[str, ByWords] = _NONE,
     explained: int | None = None,
-    then: Then | None = None,
+    then: Then[MessageFilter] | None = None,
 ) -> list[Scored]:
     """Ranks messages by where they stand too, best first.
 
@@ -179,8 +181,9 @@ def in_context(
             None: all.
         then: the time the query names. What was said then matches by its date in full, and nothing
             else does, however many words its date shares: the same month of another year. Where
-            the query asks for one day and nothing else, that weighs as much as all else: what was
-            said then comes first.
+            that is one day, it weighs as much as all else: what was said then comes first. Where
+            nothing was said then, the words of a date count as in any query, but as `date`: such a
+            day may be when what is asked for was told.
     """
     scores = {one.id: one.score for one in scored}
     matched = [found[one] for one in scores if one in found]
@@ -188,7 +191,8 @@ def in_context(
     most_day = max((match.day for match in matched), default=0.0) or 1.0
     around = standings(scores, places, words)
     weights = [getattr(ranking, name) for name in _BESIDE]
-    if then is not None and then.meant.one_day and then.asks_for_all:
+    of_then = None if then is None or then.empty else then
+    if of_then is not None and of_then.meant.one_day:
         weights[_DAY] = 1 + sum(weights) - weights[_DAY]
     whole = 1 + sum(weights)
     ranked = []
@@ -197,7 +201,7 @@ def in_context(
         standing = around[one.id]
         beside = (
             own / most_own,
-            day / most_day if then is None else then.holds(one.id, places[one.id].at),
+            day / most_day if of_then is None else of_then.holds(one.id, places[one.id].at),
             standing.speaker,
             standing.episode,
             standing.beside,
@@ -212,6 +216,8 @@ def in_context(
         Scored(one.id, score, _parts(one, weights, beside, whole))
         for score, one, beside in ranked[:explained]
     ]
+    if then is not None and of_then is None:
+        shown = [_other_day(one) for one in shown]
     hidden = () if explained is None else ranked[explained:]
     return [*shown, *(Scored(one.id, score, _NO_PARTS) for score, one, _ in hidden)]
 
@@ -224,6 +230,11 @@ def _parts(
         if weight * value:
             parts[name] = weight * value / whole
     return parts
+
+
+def _other_day(one: Scored) -> Scored:
+    parts = {"date" if name == "day" else name: part for name, part in one.parts.items()}
+    return Scored(one.id, one.score, parts)
 
 
 _BESIDE = ("own", "day", "speaker", "episode", "beside", "answer", "length", "statement")
@@ -274,7 +285,7 @@ def find_messages(
             tx, given, offset=offset, limit=limit, oldest_first=oldest_first
         )
     searched = message_rows.searched(given)
-    then = Then.of(tx, words, given, now)
+    then = Then.of(tx, MESSAGES, words, given, now)
     nearest = near if near is not None else _NOTHING
 
     def placed(
@@ -285,11 +296,14 @@ def find_messages(
         # What comes first may come from down there, and is shown with its parts.
         explained = None if far else max(offset + limit, succession.DEPTH)
         ranked = in_context(scored, places, words, ranking, found, explained, then)
-        if then is not None and then.meant.end is not None:
+        until = None if then is None else then.meant.end
+        if then is not None and until is not None and not then.empty:
             return _shown(ranked, far)  # who asks for a time asks for what was true then
         first = [one.id for one in ranked[: succession.DEPTH]]
         dated = {one: Dated(places[one].at, places[one].speaker) for one in first}
-        return _shown(_newer_first(tx, "message", words, ranked, dated, nearest, ranking), far)
+        asked = words if then is None else then.beside
+        ranked = _newer_first(tx, "message", asked, ranked, dated, nearest, ranking, until)
+        return _shown(ranked, far)
 
     least = _Floors(floor, floor_beside_words)
     shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed, then)
@@ -327,15 +341,18 @@ def find_passages(
     if words is None:
         return passage_rows.in_order(tx, given, offset=offset, limit=limit)
     searched = passage_rows.searched(given)
+    then = Then.of(tx, RECORDS, words, given, given.now)
     nearest = near if near is not None else _NOTHING
 
     def placed(
         scored: list[Scored], _: Mapping[str, ByWords], far: Collection[str]
     ) -> list[Scored]:
-        ranked = _by_names(tx, words, scored, ranking)
+        asked = words if then is None else then.beside
+        ranked = _by_names(tx, asked, _by_time(tx, scored, then, ranking), ranking)
         dates = passage_rows.dates(tx, [one.id for one in ranked[: succession.DEPTH]])
         dated = {one: Dated(at) for one, at in dates.items()}
-        ranked = _newer_first(tx, "passage", words, ranked, dated, nearest, ranking)
+        until = None if then is None else then.meant.end
+        ranked = _newer_first(tx, "passage", asked, ranked, dated, nearest, ranking, until)
         ranked = _shown(ranked, far)
         if near_repeats is None or not ranking.repeats_last:
             return ranked
@@ -344,12 +361,33 @@ def find_passages(
         return repeats_last(tx, hits, least=near_repeats, model=nearest.model, upto=upto)
 
     least = _Floors(floor, floor_beside_words)
-    shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed)
+    shown, total = _page(tx, searched, words, nearest, least, ranking, offset, limit, placed, then)
     rows = passage_rows.by_ids(tx, [one.id for one in shown])
     return [
         replace(rows[one.id], score=one.score, parts=one.parts, via=_via(one, nearest))
         for one in shown
     ], total
+
+
+def _by_time(
+    tx: Transaction, scored: list[Scored], then: Then[PassageFilter] | None, ranking: Ranking
+) -> list[Scored]:
+    """Ranks records by the time too that the query names, if it does: as much as messages, and
+    before all else where the query says nothing else."""
+    if then is None or then.empty:
+        return scored
+    weight = ranking.day / (1 + sum(getattr(ranking, name) for name in _BESIDE))
+    if then.asks_for_all:
+        weight = 1.0
+    dates = passage_rows.dates(tx, [one.id for one in scored])
+    ranked = []
+    for one in scored:
+        day = weight * then.holds(one.id, dates[one.id])
+        parts = {name: part / (1 + weight) for name, part in one.parts.items()}
+        if day:
+            parts["day"] = day / (1 + weight)
+        ranked.append(Scored(one.id, (one.score + day) / (1 + weight), parts))
+    return sorted(ranked, key=lambda one: -one.score)
 
 
 def _by_names(tx: Transaction, words: str, scored: list[Scored], ranking: Ranking) -> list[Scored]:
@@ -379,23 +417,34 @@ def _newer_first(
     dated: Mapping[str, Dated],
     near: Near,
     ranking: Ranking,
+    until: datetime | None = None,
 ) -> list[Scored]:
-    """With what succeeds the best hit before it, at the same score."""
-    if not ranking.newer_first:
+    """With what succeeds the best hit before it, at the same score; where a time is named, with
+    what was so at its end (`until`)."""
+    if not ranking.newer_first or not ranked:
         return ranked
     scores = [(one.id, one.score) for one in ranked]
-    found = successor(tx, kind, words, scores, dated, cosines=near.cosines, model=near.model)
+    found = successor(
+        tx, kind, words, scores, dated, cosines=near.cosines, model=near.model, until=until
+    )
     if found is None:
         return ranked
     best = ranked[0].score
     (moved,) = (one for one in ranked if one.id == found)
-    first = Scored(found, best, {**moved.parts, "newer": best - moved.score})
+    part = "newer" if dated[found].at > dated[ranked[0].id].at else "older"
+    first = Scored(found, best, {**moved.parts, part: best - moved.score})
     return [first, *(one for one in ranked if one.id != found)]
 
 
 def _shown(ranked: list[Scored], far: Collection[str]) -> list[Scored]:
     """Without what is too far to be shown, unless it is what the best hit has become."""
-    return [one for one in ranked if one.id not in far or "newer" in one.parts] if far else ranked
+    if not far:
+        return ranked
+    return [one for one in ranked if one.id not in far or not _MOVED.isdisjoint(one.parts)]
+
+
+_MOVED = frozenset(["newer", "older"])
+"""Parts of what stands in the best hit's place."""
 
 
 def _page(
@@ -408,7 +457,7 @@ def _page(
     offset: int,
     limit: int,
     placed: Callable[[list[Scored], Mapping[str, ByWords], Collection[str]], list[Scored]],
-    then: Then | None = None,
+    then: Then[F] | None = None,
 ) -> tuple[list[Scored], int]:
     """One page of what was ranked and, after the last of it, of what else matches by words, and of
     what else was said then.

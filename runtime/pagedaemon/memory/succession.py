@@ -81,8 +81,12 @@ def successor(
     *,
     cosines: Mapping[str, float],
     model: str | None,
+    until: datetime | None = None,
 ) -> str | None:
     """The newest text that is about the same as the best hit, and newer; None if none is.
+
+    Where a time is asked for, it is what was so at the end of it: the newest from before that, also
+    where the best hit is newer.
 
     Args:
         words: the query.
@@ -90,6 +94,7 @@ def successor(
         dated: of the first `DEPTH` of them.
         cosines: between the query and what was found by meaning.
         model: whose vectors are compared; None: words alone.
+        until: the end of the time that is asked for; None: now.
     """
     if not ranked or ranked[0][1] <= 0:
         return None
@@ -98,7 +103,7 @@ def successor(
     newer = {
         one: score
         for one, score in others
-        if dated[one].at > here.at and dated[one].speaker == here.speaker
+        if _supersedes(dated[one].at, here.at, until) and dated[one].speaker == here.speaker
     }
     if not newer:
         return None
@@ -132,6 +137,13 @@ def successor(
         if not naming.lost(words, texts[best], texts[one], speaker=here.speaker):
             return one
     return None
+
+
+def _supersedes(at: datetime, best: datetime, until: datetime | None) -> bool:
+    """Whether what tells of this instant may say what was so, rather than the best hit."""
+    if until is None:
+        return at > best
+    return at < until and (at > best or best >= until)
 
 
 @dataclass(frozen=True, slots=True)

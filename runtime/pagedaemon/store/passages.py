@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -100,11 +100,17 @@ class PassageFilter:
     """Any of them."""
     kinds: tuple[str, ...] = ()
     start: datetime | None = None
+    """Stored from this instant on."""
     end: datetime | None = None
+    """Stored before this instant."""
     purposes: tuple[str, ...] = ()
     """Any of them."""
     confidence: float | None = None
     """The least."""
+    told_from: datetime | None = None
+    """What they tell of (`dates`) was from this instant on."""
+    told_before: datetime | None = None
+    """It was before this instant."""
 
 
 _COLUMNS = (
@@ -294,6 +300,11 @@ def refresh(tx: Transaction, passage_ids: Sequence[str], now: datetime) -> None:
         )
 
 
+_TOLD = func.coalesce(
+    passages.c.happened_at, passages.c.created_at, type_=passages.c.created_at.type
+)
+
+
 def _conditions() -> dict[str, ColumnElement[bool]]:
     """What each field of a filter asks, by its name, which is its parameter's too."""
     column = passages.c
@@ -315,6 +326,8 @@ def _conditions() -> dict[str, ColumnElement[bool]]:
         "end": column.created_at < bindparam("end", type_=instant),
         "purposes": for_purposes.exists(),
         "confidence": column.confidence >= bindparam("confidence"),
+        "told_from": bindparam("told_from", type_=instant) <= _TOLD,
+        "told_before": bindparam("told_before", type_=instant) > _TOLD,
     }
 
 
@@ -323,6 +336,7 @@ def _newest_first(table: FromClause) -> tuple[ColumnElement[Any], ...]:
 
 
 _CONDITIONS = _conditions()
+_TOLD_LAST = (_TOLD.desc(), *_newest_first(passages))
 
 
 def _tagged() -> ColumnElement[bool]:
@@ -356,9 +370,58 @@ def in_order(
     """One page of what passes a filter, newest first, and the total."""
     values = _given(given)
     conditions = [_CONDITIONS[name] for name in values]
-    total = tx.scalar(select(func.count()).select_from(passages).where(*conditions), values)
     query = select(*_COLUMNS).where(*conditions).order_by(*_newest_first(passages))
-    return _passages(tx, tx.all(query.offset(offset).limit(limit), values)), int(total)
+    rows = tx.all(query.offset(offset).limit(limit), values)
+    return _passages(tx, rows), count(tx, given)
+
+
+def told_within(
+    given: PassageFilter, start: datetime | None, end: datetime | None
+) -> PassageFilter:
+    """The filter, and of what was from one instant on, before another. None: whenever."""
+    return replace(given, told_from=start, told_before=end)
+
+
+def newest(tx: Transaction, given: PassageFilter, *, limit: int) -> list[str]:
+    """Ids of the passages that pass a filter and tell of what was last."""
+    values = _given(given)
+    query = select(passages.c.id).where(*(_CONDITIONS[name] for name in values))
+    return [row[0] for row in tx.all(query.order_by(*_TOLD_LAST).limit(limit), values)]
+
+
+def count(tx: Transaction, given: PassageFilter) -> int:
+    """How many passages pass a filter."""
+    values = _given(given)
+    conditions = [_CONDITIONS[name] for name in values]
+    return int(tx.scalar(select(func.count()).select_from(passages).where(*conditions), values))
+
+
+def not_found(
+    tx: Transaction,
+    given: PassageFilter,
+    words: str,
+    *,
+    without: Sequence[str],
+    offset: int,
+    limit: int,
+) -> list[str]:
+    """Ids of passages that pass a filter and match by none of these words, as `newest`.
+
+    Args:
+        without: ids that are left out too.
+    """
+    values = _given(given)
+    conditions = [_CONDITIONS[name] for name in values]
+    conditions.append(passages.c.id.not_in(select(listed("without").c.value)))
+    asked = searched(given).asked(tx, words)
+    if asked is not None:
+        few = "numbers" in asked
+        matching = fulltext.MATCHING_OF_FEW if few else fulltext.MATCHING
+        conditions.append(passages.c.id.not_in(select(matching["passage"].c.id)))
+    query = select(passages.c.id).where(*conditions).order_by(*_TOLD_LAST)
+    page = {"without": as_list(without), "offset": offset, "limit": limit}
+    paged = query.limit(bindparam("limit")).offset(bindparam("offset"))
+    return [row[0] for row in tx.all(paged, {**values, **(asked or {}), **page})]
 
 
 def searched(given: PassageFilter) -> Searched:
@@ -406,10 +469,7 @@ _TEXTS = select(passages.c.id, func.substr(passages.c.text, 1, bindparam("most")
     passages.c.id.in_(select(listed("ids").c.value))
 )
 _BY_IDS = select(*_COLUMNS).where(passages.c.id.in_(select(listed("ids").c.value)))
-_DATES = select(
-    passages.c.id,
-    func.coalesce(passages.c.happened_at, passages.c.created_at, type_=passages.c.created_at.type),
-).where(passages.c.id.in_(select(listed("ids").c.value)))
+_DATES = select(passages.c.id, _TOLD).where(passages.c.id.in_(select(listed("ids").c.value)))
 _LIVING = _BY_IDS.where(_CONDITIONS["agent_id"], _CONDITIONS["now"])
 _TAGS = (
     select(passage_tags.c.passage_id, passage_tags.c.tag)

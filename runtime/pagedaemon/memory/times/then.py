@@ -1,22 +1,74 @@
-"""What was said at the time that a query names: all of it is found, whatever its words are."""
+"""What was said at the time that a query names, or was kept of it: all of it is found, whatever its
+words are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 from pagedaemon.clock import zone
 from pagedaemon.memory.times import spoken
 from pagedaemon.memory.times.spoken import Meant
 from pagedaemon.store import agents as agent_rows
-from pagedaemon.store import recall as rows
+from pagedaemon.store import passages as passage_rows
+from pagedaemon.store import recall as message_rows
 from pagedaemon.store.candidates import Matches, Searched
 from pagedaemon.store.function_words import says_little
+from pagedaemon.store.passages import PassageFilter
 from pagedaemon.store.recall import MessageFilter
 from pagedaemon.store.terms import words_of
 from pagedaemon.store.transaction import Transaction
+
+F = TypeVar("F", bound=MessageFilter | PassageFilter)
+G = TypeVar("G", contravariant=True)
+
+
+class _Newest(Protocol[G]):
+    def __call__(self, tx: Transaction, given: G, *, limit: int) -> list[str]: ...
+
+
+class _NotFound(Protocol[G]):
+    def __call__(
+        self,
+        tx: Transaction,
+        given: G,
+        words: str,
+        *,
+        without: Sequence[str],
+        offset: int,
+        limit: int,
+    ) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Told(Generic[F]):
+    """How what is of a time is read, of one kind of text."""
+
+    within: Callable[[F, datetime | None, datetime | None], F]
+    searched: Callable[[F], Searched]
+    count: Callable[[Transaction, F], int]
+    newest: _Newest[F]
+    not_found: _NotFound[F]
+
+
+MESSAGES = Told[MessageFilter](
+    message_rows.said_within,
+    message_rows.searched,
+    message_rows.count,
+    message_rows.newest,
+    message_rows.not_found,
+)
+RECORDS = Told[PassageFilter](
+    passage_rows.told_within,
+    passage_rows.searched,
+    passage_rows.count,
+    passage_rows.newest,
+    passage_rows.not_found,
+)
+"""Whose time is when what they tell of was, or else when they were kept."""
 
 _OF_TALK = frozenset(
     [
@@ -29,22 +81,26 @@ _OF_TALK = frozenset(
 
 
 @dataclass(frozen=True)
-class Then:
-    """The messages of the time that a query names, under the filter of a search. Where the time is
-    a number alone, which may be no year, only those that its words find as well."""
+class Then(Generic[F]):
+    """The messages of the time that a query names, or the records, under the filter of a search.
+    Where the time is a number alone, which may be no year, only those that its words find as
+    well."""
 
     tx: Transaction
+    told: Told[F]
     words: str
     meant: Meant
-    within: MessageFilter
-    """What was said at that time."""
+    given: F
+    """The filter of the search."""
+    within: F
+    """What passes it of that time."""
     beside: str
     """The words without those that name the time; all where that may be none."""
 
     @classmethod
     def of(
-        cls, tx: Transaction, words: str, given: MessageFilter, now: datetime | None
-    ) -> Then | None:
+        cls, tx: Transaction, told: Told[F], words: str, given: F, now: datetime | None
+    ) -> Then[F] | None:
         """None where the words name no time, seen from `now`, or a number that may be no year, and
         nothing was said in it."""
         # Most queries name none, and the agent's zone need not be read for them.
@@ -54,15 +110,16 @@ class Then:
         meant = spoken.meant(words, now, there)
         if meant is None:
             return None
-        within = rows.said_within(given, meant.begin, meant.end)
-        if meant.number is None:
-            return cls(tx, words, meant, within, spoken.without_time(words, now, there))
-        return cls(tx, words, meant, within, words) if rows.newest(tx, within, limit=1) else None
+        within = told.within(given, meant.begin, meant.end)
+        sure = meant.number is None
+        beside = spoken.without_time(words, now, there) if sure else words
+        then = cls(tx, told, words, meant, given, within, beside)
+        return then if sure or not then.empty else None
 
     @cached_property
     def empty(self) -> bool:
         """Whether nothing was said then."""
-        return not rows.newest(self.tx, self.within, limit=1)
+        return not self.told.newest(self.tx, self.within, limit=1)
 
     @property
     def asks_for_all(self) -> bool:
@@ -73,7 +130,7 @@ class Then:
 
     @cached_property
     def _searched(self) -> Searched:
-        return rows.searched(self.within)
+        return self.told.searched(self.within)
 
     @cached_property
     def _matches(self) -> Matches:
@@ -84,20 +141,20 @@ class Then:
         best = list(self._matches.scores)[:most]
         if self.meant.number is not None:
             return best
-        return list(dict.fromkeys([*best, *rows.newest(self.tx, self.within, limit=most)]))
+        return list(dict.fromkeys([*best, *self.told.newest(self.tx, self.within, limit=most)]))
 
-    def holds(self, message_id: str, at: datetime) -> float:
-        """How well a message fits the time, from 0 to 1. Where that is a number, one that says it
-        does, and what was said in that year half as well."""
+    def holds(self, one: str, at: datetime) -> float:
+        """How well what has this id fits the time, from 0 to 1. Where that is a number, what says
+        it does, and what was said in that year half as well."""
         if self.meant.number is None:
             return float(self.meant.holds(at))
-        return 1.0 if message_id in self._of_number else self.meant.holds(at) / 2
+        return 1.0 if one in self._of_number else self.meant.holds(at) / 2
 
     @cached_property
     def _of_number(self) -> Collection[str]:
-        """Ids of messages that say the number."""
+        """Ids of what says the number."""
         assert self.meant.number is not None, "asked where it is one"
-        anywhere = rows.searched(MessageFilter(self.within.agent_id))
+        anywhere = self.told.searched(self.given)
         return anywhere.matches(self.tx, self.meant.number).scores.keys()
 
     def beyond(self, found: Collection[str]) -> int:
@@ -105,10 +162,10 @@ class Then:
         if self.meant.number is not None:
             return 0
         there = self._searched.there(self.tx, found)
-        return rows.count(self.tx, self.within) - self._matches.total - len(there)
+        return self.told.count(self.tx, self.within) - self._matches.total - len(there)
 
     def rest(self, without: Sequence[str], *, offset: int, limit: int) -> list[str]:
         """Ids of those that no word finds, without these, newest first."""
-        return rows.not_found(
+        return self.told.not_found(
             self.tx, self.within, self.words, without=without, offset=offset, limit=limit
         )
