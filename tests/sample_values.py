@@ -217,6 +217,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
             {
                 "id": "passage-1",
                 "date": "2026-11-28",
+                "kept": "2026-11-30",
                 "tags": ["house", "keys"],
                 "source": "tool",
                 "document": "house.md",

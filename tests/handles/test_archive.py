@@ -145,6 +145,18 @@ async def test_a_record_tells_when_it_happened_and_when_it_expires(
     assert (await ada.archive.search("moved")).hits[0].happened_at == then
 
 
+async def test_start_and_end_mean_when_it_was_stored_whenever_it_happened(
+    runtime: AsyncRuntime, clock: FakeClock
+) -> None:
+    ada = await runtime.agents.create("ada")
+    then, now = datetime(2019, 5, 1, tzinfo=UTC), clock.now()
+    await ada.archive.insert("Lin moved", happened_at=then)
+    for query in ("moved", None):
+        assert (await ada.archive.search(query, start=now)).total == 1
+        assert (await ada.archive.search(query, end=now)).total == 0
+    assert (await ada.archive.search("what happened in May 2019?")).total == 1
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -222,7 +222,7 @@ class Bench:
             )
         shown: list[Wire] = [
             {"ref": "1", "id": "passage-1", "date": "2026-11-28", "who": "user", "text": text}
-            | {"tags": [], "source": "", "document": None, "position": None}
+            | {"kept": None, "tags": [], "source": "", "document": None, "position": None}
             for text in texts
         ]
         name = "results/messages" if tool == "conversation_search" else "results/passages"

@@ -63,6 +63,23 @@ async def test_what_is_saved_is_found_with_id_date_tags_and_source(tmp_path: Pat
     ]
 
 
+async def test_the_agent_is_told_when_it_happened_and_when_it_was_kept(tmp_path: Path) -> None:
+    script = [search("Who is my flatmate?"), say("Done")]
+    async with world(tmp_path, script, timezone="Asia/Tokyo") as (agent, _):
+        for text, year in (("Priya is my flatmate.", 2025), ("Karl is my flatmate.", 2023)):
+            await agent.archive.insert(text, happened_at=datetime(year, 5, 1, 20, tzinfo=UTC))
+        await agent.archive.insert("My flatmate has a cat.")
+        turn = await agent.send("go")
+    result = turn.steps[0].calls[0].result
+    lines = [line.split(" · ")[1] if line.startswith("- ") else line for line in result.split("\n")]
+    told = {text.strip(): date for date, text in zip(lines[1::2], lines[2::2], strict=False)}
+    assert told == {
+        "Priya is my flatmate.": "Friday 2025-05-02 05:00 (kept Wednesday 2026-04-01 05:30)",
+        "Karl is my flatmate.": "Tuesday 2023-05-02 05:00 (kept Wednesday 2026-04-01 05:30)",
+        "My flatmate has a cat.": "Wednesday 2026-04-01 05:30",
+    }
+
+
 async def test_a_page_after_the_last_tells_how_many_there_were(tmp_path: Path) -> None:
     _, found, none = await told(
         tmp_path,

@@ -195,6 +195,15 @@ def check_tags(tags: tuple[str, ...], what: str = "tag") -> None:
             raise InvalidInput(f"a {what} is one line of at most 100 characters: {tag[:40]!r}")
 
 
+def _dates(row: PassageRow, timezone: str) -> dict[str, str | None]:
+    """When it happened where that is known, and when it was kept: which of two is true now is told
+    by the former."""
+    kept = local_minute(row.created_at, timezone)
+    if row.happened_at is None:
+        return {"date": kept, "kept": None}
+    return {"date": local_minute(row.happened_at, timezone), "kept": kept}
+
+
 @dataclass
 class SearchPassages:
     """`archival_memory_search`: one page of found passages."""
@@ -255,7 +264,7 @@ class SearchPassages:
                 "hits": [
                     {
                         "id": hit.id,
-                        "date": local_minute(hit.created_at, acting.timezone),
+                        **_dates(hit, acting.timezone),
                         "tags": list(hit.tags),
                         "source": hit.label,
                         "document": hit.source_id if hit.source_kind == rows.DOCUMENT else None,
