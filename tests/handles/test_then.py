@@ -196,6 +196,7 @@ async def records(
             clock.jump((at - clock.now()).total_seconds())
             await agent.archive.insert(text)
         else:
+            clock.advance(1)
             await agent.archive.insert(text, happened_at=at)
     return agent
 
