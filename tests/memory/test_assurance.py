@@ -260,3 +260,35 @@ async def test_what_is_hidden_changes_no_order(tmp_path: Path) -> None:
             assert [one for one in every if one in {hit.id for hit in sure}] == [
                 hit.id for hit in sure
             ]
+
+
+@pytest.mark.parametrize("embedder", [None, "local"])
+async def test_an_id_that_stands_nowhere_is_not_answered_by_its_neighbour(
+    tmp_path: Path, embedder: str | None
+) -> None:
+    async with AsyncRuntime(tmp_path / "m", model="offline", embedder=embedder) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await agent.archive.insert_many(
+            [
+                "Order RX-20418 is delayed.",
+                "Set PROD_WEST before the deploy.",
+                "The customer number of Meyer is 88123.",
+                "Call Dr. Hansen at 555-0141.",
+                'She said "never again" and left.',
+                "In 2024 we moved to Leeds.",
+            ]
+        )
+        await runtime.reindex()
+        for query in ("RX-20419", "PROD_EAST", "Who is customer 88124?", '"again never"'):
+            assert not (await agent.archive.search(query, sure=True)).hits, query
+        for query, found in (
+            ("Is RX20418 delayed?", "RX-20418"),
+            ("PROD_WEST", "PROD_WEST"),
+            ("Who is customer 88123?", "Meyer"),
+            ("telephone of Hansen: 555 0141", "555-0141"),
+            ('"never again"', "never again"),
+            ("Where did we move in 2024?", "Leeds"),
+        ):
+            hits = (await agent.archive.search(query, sure=True)).hits
+            assert hits, query
+            assert found in hits[0].text

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pagedaemon.memory import naming
 from pagedaemon.memory.search import Near
 from pagedaemon.memory.times.spans import MONTHS, WEEKDAYS
 from pagedaemon.store import asking, fulltext, terms
@@ -60,7 +61,12 @@ LEAST_COVERED = 0.23
 """The least coverage that does where there are no cosines."""
 
 
+DIGITS = 4
+"""Digits of a number that stands for one thing; shorter ones may be written out, or counted."""
+
 _DATES = frozenset((*WEEKDAYS, *MONTHS))
+_DATE = re.compile(r"(?:19|20)\d\d|\d{1,4}([-./])\d{1,2}\1\d{1,4}")
+_ONE_PHRASE = re.compile(r"\s*[\"\u201c][^\"\u201c\u201d]+[\"\u201d]\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,8 @@ def doubt(
     if not asked.weights:
         return None
     if max(asking.coverage(tx, kind, asked, best).values(), default=1.0) >= PLAIN:
+        return None
+    if _lacking(tx, kind, words, asked, best):
         return None
     absent = [name for name in _names(words, kind) if f'"{name}"' not in asked.weights]
     names = [name for name in (*speakers, *absent) if name]
@@ -208,6 +216,8 @@ def answered(
     asked = _weighed(tx, kind, words, speakers)
     if not asked.weights:
         return True  # there is nothing to tell it by
+    if _lacking(tx, kind, words, asked, best):
+        return False
     covered = asking.coverage(tx, kind, asked, best)
     if near is None or not near.cosines:
         return max(covered.values()) >= LEAST_COVERED
@@ -219,6 +229,27 @@ def answered(
             return True
         rest = [one for one in best if one not in near.read]
     return bool(rest) and _likely({one: covered[one] for one in rest}, near)
+
+
+def _lacking(
+    tx: Transaction, kind: fulltext.Kind, words: str, asked: asking.Weighed, best: Sequence[str]
+) -> bool:
+    """Whether none of what was found has what the query names exactly, however it is written: an
+    id, a number of `DIGITS` or more, or a phrase in quotes that is all the query. Another number
+    is no answer, however near it is."""
+    for id_ in filter(_is_id, naming.exact(words)):
+        its = asking.weighed(tx, kind, id_)
+        each = asking.Weighed(dict.fromkeys(its.weights, 1.0), its.covering)
+        if each.weights and max(asking.coverage(tx, kind, each, best).values()) < 1:
+            return True
+    return bool(_ONE_PHRASE.fullmatch(words)) and not any(
+        asking.coverage(tx, kind, asked, best).values()
+    )
+
+
+def _is_id(one: str) -> bool:
+    digits = sum(map(str.isdigit, one))
+    return ("_" in one or digits >= DIGITS) and not _DATE.fullmatch(one)
 
 
 def _signed(tx: Transaction, kind: fulltext.Kind, words: str, best: Sequence[str]) -> bool:
