@@ -4,7 +4,8 @@
 
 Each conversation goes into an agent of its own, with speakers and times, and each question of
 categories 1 to 4 is asked as it is through `recall.search`. The same is done without an embedding
-model. Beside them stand two baselines over the same turns and vectors:
+model, and both as an agent's tool searches: with `sure=True`, by which nothing is found where
+nothing is likely to answer. Beside them stand two baselines over the same turns and vectors:
 
 A   reciprocal rank fusion (k = 60) of FTS5 over "speaker: text" and the cosine;
 B   the half-and-half sum, min-max scaled over the best hundred, of FTS5 over date, speaker, text
@@ -151,9 +152,18 @@ async def tell(agent: AsyncAgent, dialog: Dialog) -> None:
 
 
 async def ours(
-    dialogs: Sequence[Dialog], folder: Path, embedder: str | None, fit: bool = False
+    dialogs: Sequence[Dialog],
+    folder: Path,
+    embedder: str | None,
+    fit: bool = False,
+    *,
+    sure: bool = False,
 ) -> Found:
-    """What the public API finds."""
+    """What the public API finds.
+
+    Args:
+        sure: as `conversation_search` asks, which finds nothing where nothing is likely to answer.
+    """
     found = Found()
     size = 0
     for dialog in dialogs:
@@ -167,7 +177,7 @@ async def ours(
             await agent.recall.search("to begin with", page_size=DEPTH)
             for question in dialog.questions:
                 began = time.process_time()
-                page = await agent.recall.search(question.text, page_size=DEPTH)
+                page = await agent.recall.search(question.text, page_size=DEPTH, sure=sure)
                 found.cpu += time.process_time() - began
                 messages = [hit.message for hit in page.hits]
                 found.rankings.append(
@@ -292,6 +302,8 @@ async def measured(dialogs: Sequence[Dialog], folder: Path, fit: bool = False) -
     ways = {
         "ours, MiniLM": await ours(dialogs, folder / "local", "local", fit),
         "ours, no model": await ours(dialogs, folder / "none", None, fit),
+        "as tools, MiniLM": await ours(dialogs, folder / "tools", "local", sure=True),
+        "as tools, no model": await ours(dialogs, folder / "words", None, sure=True),
         **await baselines(dialogs),
     }
     figures: dict[str, Any] = {"questions": len(questions), "ways": {}}

@@ -62,7 +62,14 @@ def test_every_way_is_judged_by_the_mended_evidence(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     figures = json.loads(out.read_text(encoding="utf-8"))
     assert figures["questions"] == 3
-    assert set(figures["ways"]) == {"ours, MiniLM", "ours, no model", "A", "B"}
+    assert set(figures["ways"]) == {
+        "ours, MiniLM",
+        "ours, no model",
+        "as tools, MiniLM",
+        "as tools, no model",
+        "A",
+        "B",
+    }
     for one in figures["ways"].values():
         assert set(one["by_category"]) == {"multi-hop", "temporal", "single-hop"}
         assert 0 <= one["recall@5"] <= one["recall@10"] <= one["recall@20"] <= 1
