@@ -14,6 +14,7 @@ from pagedaemon.store.database import Database, StorePool
 from pagedaemon.store.spelling import (
     MANY,
     MESSAGES,
+    MOST_READ,
     TOO_MANY,
     _apart_by_one,
     compounds,
@@ -58,6 +59,16 @@ def find(database: Database) -> Find:
         ("die Krankenversicherung zahlt", "Kranken"),
         ("die Versicherung zahlt", "Krankenversicherung"),
         ("Donaudampfschifffahrt", "Dampfschiff"),
+        ("meine Telefonnummer", "Nummer"),
+        ("die Grundschule am Ort", "Schule"),
+        ("unsere neue Stehlampe", "Lampe"),
+        ("die Geburtstagsfeier", "Feier"),
+        ("eine Zahnbürste", "Bürste"),
+        ("eine Lampe", "Stehlampe"),
+        ("a day of snowboarding", "boarding"),
+        ("a day of mountainbiking", "biking"),
+        ("one of her love stories", "story"),
+        ("in the countrysides", "sides"),
     ],
 )
 def test_one_slip_or_part_of_a_compound_is_found(
@@ -73,6 +84,37 @@ def test_one_slip_or_part_of_a_compound_is_found(
 def test_what_is_further_away_is_not(put: Put, find: Find, query: str) -> None:
     put(it="the airport of Kubernetes, cut, plainly 12346 abc2d")
     assert find(query) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "query"),
+    [
+        ("I sing in the choir", "crossing"),
+        ("I sing in the choir", "housing"),
+        ("a terrible din", "dinner"),
+        ("a small thing", "clothing"),
+        ("my hometown", "owner"),
+        ("ten percent", "center"),
+        ("we moved to Boston", "stone"),
+        ("it took the rest of the day", "forest"),
+    ],
+)
+def test_what_only_ends_alike_is_no_part(put: Put, find: Find, stored: str, query: str) -> None:
+    put(it=stored)
+    assert find(query) == []
+
+
+def test_of_many_that_end_like_the_stem_of_a_word_those_of_most_texts_are_read(
+    put: Put, find: Find
+) -> None:
+    heads = [f"{one}{other}x" for one in "bcdfghjk" for other in "aeiouy"]
+    put(
+        **{f"n{at}": f"{head}fei" for at, head in enumerate(heads)},
+        one="Geburtstagsfeier",
+        two="noch eine Geburtstagsfeier",
+    )
+    assert len(heads) > MOST_READ
+    assert set(find("Feier")) == {"one", "two"}
 
 
 def test_a_word_that_stands_somewhere_means_itself(put: Put, find: Find) -> None:

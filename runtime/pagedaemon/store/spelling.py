@@ -1,7 +1,8 @@
 """What a word may have meant that stands in no text: one slip of the hand, or part of a compound.
 
 Only such a word is looked at, so that nothing that is spelled right ever finds what it did not ask
-for. The index knows words by their stems, so a word is compared with its own beginning too.
+for. The index knows words by their stems, so a word is compared with its own beginning too; what
+a compound is told by that alone is asked of a text that has it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,28 @@ from sqlalchemy import (
     table,
 )
 
+from pagedaemon.store import fulltext
 from pagedaemon.store.transaction import Transaction
 
 LEAST = 5
 """Characters of a word that is looked at. Shorter ones have too many neighbours."""
 
 LEAST_IN_COMPOUND = 4
-"""Characters of a part of a compound."""
+"""Characters of a part that a compound begins with."""
+
+LEAST_AT_END = 5
+"""Characters of a part that a compound ends with, of one in -ing one more: "crossing" is no kind of
+"sing", and "clothing" none of "thing"."""
+
+LEAST_STEM = 3
+"""Characters that stemming leaves of a part at the end of a compound."""
+
+MOST_READ = 40
+"""Stems of which texts are asked whether the word they come from has a part, or is one; those of
+most texts first."""
+
+EACH_READ = 3
+"""Texts that are asked for each."""
 
 MOST_LETTERS = 1_000
 """Characters of a word that is found as one that begins with another."""
@@ -74,9 +90,9 @@ def slips(tx: Transaction, vocab: TableClause, word: str, texts: int = 0) -> lis
 
 
 def compounds(tx: Transaction, vocab: TableClause, word: str, texts: int = 0) -> list[Found]:
-    """Words of the index that have this one as a part, or that begin or end it. Reads the whole
-    vocabulary; of more than `TOO_MANY` texts only what begins with the word, and what begins or
-    ends it.
+    """Words of the index that have this one as a part, or that begin or end it, also where stemming
+    took the ending of the part ("telefonnumm" has "Nummer"). Reads the whole vocabulary; of more
+    than `TOO_MANY` texts only what begins with the word, and what begins or ends it unstemmed.
 
     Args:
         texts: how many there are.
@@ -84,14 +100,56 @@ def compounds(tx: Transaction, vocab: TableClause, word: str, texts: int = 0) ->
     plain = folded(word)
     if len(plain) < LEAST:
         return []
+    at_end = LEAST_AT_END + plain.endswith("ing")
     if texts <= TOO_MANY:
-        values = {"word": plain, "least": LEAST_IN_COMPOUND}
-        return _best((row[0], row[1]) for row in tx.all(_WITHIN[vocab.name], values))
-    sizes = range(LEAST_IN_COMPOUND, len(plain))
-    parts = {*(plain[:size] for size in sizes), *(plain[-size:] for size in sizes)}
+        stem = plain[: max(LEAST_STEM, len(plain) - _ENDING)]
+        values = {"word": plain, "stem": stem, "least": LEAST_IN_COMPOUND}
+        rows = {(row[0], row[1]) for row in tx.all(_WITHIN[vocab.name], values)}
+        begun = {row for row in rows if plain in row[0] or _begins_with(plain, row[0])}
+        stems = tuple(_stems(plain))
+        cut = [row for row in rows - begun if row[0].endswith(stems) or _ends(plain, row[0])]
+        return _best([*begun, *_with_part(tx, vocab, plain, cut, at_end)])
+    parts = {plain[:size] for size in range(LEAST_IN_COMPOUND, len(plain))}
+    parts |= {plain[-size:] for size in range(at_end, len(plain))}
     whole = [(part, f"{part}\x01") for part in sorted(parts)]
     rows = _between(tx, vocab, [(plain, _beyond(plain)), *whole], LEAST_IN_COMPOUND, MOST_LETTERS)
     return _best(rows)
+
+
+def _stems(word: str) -> set[str]:
+    """What stemming may leave of a word where it ends a longer one: "stori" of "story"."""
+    sizes = range(max(LEAST_STEM, len(word) - _ENDING), len(word))
+    found = {word[:size] for size in sizes}
+    return found | {f"{word[: size - 1]}i" for size in (*sizes, len(word)) if word[size - 1] == "y"}
+
+
+def _begins_with(word: str, part: str) -> bool:
+    return len(part) >= LEAST_IN_COMPOUND and word.startswith(part)
+
+
+def _ends(word: str, stem: str) -> bool:
+    """Whether a stem stands at the end of a word, or as far from it as an ending is long."""
+    return word.find(stem, max(0, len(word) - len(stem) - _ENDING)) > 0
+
+
+def _with_part(
+    tx: Transaction, vocab: TableClause, word: str, stems: Iterable[Found], at_end: int
+) -> list[Found]:
+    """Those of stems that come from words that have this one as a part, or that end it with at
+    least so many characters, as the first texts with them tell."""
+    asked = sorted(stems, key=lambda one: (-one[1], one[0]))[:MOST_READ]
+    terms = {f'{fulltext.OWN} : "{stem}"*': (stem, count) for stem, count in asked}
+    if not terms:
+        return []
+    values = {"terms": json.dumps(list(terms)), "each": EACH_READ}
+    found: list[Found] = []
+    for term, read in tx.all(_READ[vocab.name], values):
+        written = folded(read or "").split()
+        # Behind one letter alone it is no part, but a slip of the first one.
+        has_it = any(one.find(word) > 1 for one in written)
+        if has_it or any(len(one) >= at_end and word.endswith(one) for one in written):
+            found.append(terms[term])
+    return found
 
 
 def _begins(tx: Transaction, vocab: TableClause, word: str) -> list[str]:
@@ -129,6 +187,8 @@ def _between(
 
 def folded(word: str) -> str:
     """As the index's tokenizer has it before stemming: small letters without diacritics."""
+    if word.isascii():
+        return word.lower()
     apart = unicodedata.normalize("NFKD", word.lower())
     return "".join(char for char in apart if unicodedata.category(char) != "Mn")
 
@@ -202,12 +262,25 @@ _NEXT = {vocab.name: _each_next(vocab) for vocab in (MESSAGES, PASSAGES)}
 
 def _within(vocab: TableClause) -> Select[Any]:
     term, word = vocab.c.term, bindparam("word", type_=Text())
-    has_it = func.instr(term, word) > 0
-    size = func.length(term)
-    begins_it = func.substr(word, 1, size) == term
-    ends_it = func.substr(word, -size) == term
-    part = (size >= bindparam("least")) & (begins_it | ends_it)
+    has_it = func.instr(term, bindparam("stem", type_=Text())) > 0
+    part = (func.length(term) >= bindparam("least")) & (func.instr(word, term) > 0)
     return select(term, vocab.c.doc).where(has_it | part)
 
 
 _WITHIN = {vocab.name: _within(vocab) for vocab in (MESSAGES, PASSAGES)}
+
+
+def _read(index: TableClause) -> Select[Any]:
+    """For each term the words that it matches, as the first texts with it have them."""
+    term = func.json_each(bindparam("terms")).table_valued("value")
+    written = func.snippet(index.c[index.name], 0, " ", " ", "", 1, type_=Text()).label("written")
+    matched = select(written).where(index.c[index.name].op("MATCH")(term.c.value))
+    some = matched.limit(bindparam("each")).correlate(term).subquery()
+    together = select(func.group_concat(some.c.written, " ")).correlate(term).scalar_subquery()
+    return select(term.c.value, together)
+
+
+_READ = {
+    MESSAGES.name: _read(fulltext.TABLES["message"][1]),
+    PASSAGES.name: _read(fulltext.TABLES["passage"][1]),
+}
