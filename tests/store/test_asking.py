@@ -75,6 +75,55 @@ def test_what_words_do_not_find_is_told_from_what_they_find_of_ones_own(
     assert database.read_now(work) == (["mine"], ["other"])
 
 
+_SAME = [
+    ("4111111111111111", "4111 1111 1111 1111"),
+    ("4111111111111111", "4111-1111-1111-1111"),
+    ("DE44500105175407324931", "DE44 5001 0517 5407 3249 31"),
+    ("GB29NWBK60161331926819", "GB29 NWBK 6016 1331 9268 19"),
+    ("9783161484100", "978-3-16-148410-0"),
+    ("0401234567", "040-12-34-56-7"),
+    ("040 1234567", "040-12-34-56-7"),
+    ("550e8400e29b41d4a716446655440000", "550e8400-e29b-41d4-a716-446655440000"),
+    ("AB12C", "AB-12-C"),
+    ("email", "e-mail"),
+    ("wifi", "wi-fi"),
+    ("Tshirt", "T-shirt"),
+    ("Lodz", "Łódź"),
+    ("Wladyslaw", "Władysław"),
+    ("Koebenhavn", "København"),
+    ("Kobenhavn", "København"),
+    ("Ærø", "Aeroe"),
+    ("Þingvellir", "Thingvellir"),
+]
+
+
+@pytest.mark.parametrize(("stored", "asked"), [*_SAME, *(pair[::-1] for pair in _SAME)])
+def test_the_same_is_found_as_others_write_it_both_ways(
+    put: Put, find: Find, stored: str, asked: str
+) -> None:
+    put(it=f"noted: {stored}", tea="a cup of tea")
+    assert find(asked) == ["it"]
+    assert find(f"{asked} please") == ["it"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("it rained at 20:12", "2012"),
+        ("this is land of ours", "island"),
+        ("a part of it", "apart"),
+    ],
+)
+def test_what_only_looks_like_it_is_not(put: Put, find: Find, stored: str, asked: str) -> None:
+    put(other="tea", it=stored)
+    assert "it" not in find(asked)
+
+
+def test_what_an_apostrophe_leaves_is_joined_to_nothing(put: Put, find: Find) -> None:
+    put(it="the swing", other="Melanie")
+    assert find("Melanie's wing") == ["other"]
+
+
 class TestCoverage:
     """How much of a query a text covers: what can be compared between queries."""
 

@@ -9,13 +9,20 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Select, TableClause, bindparam, func, literal, select
 
 from pagedaemon.store import fulltext, spelling, writings
 from pagedaemon.store.fulltext import Kind
-from pagedaemon.store.terms import has_unspaced, query_terms, telling_terms, words_of
+from pagedaemon.store.terms import (
+    has_unspaced,
+    neighbours,
+    query_terms,
+    telling_terms,
+    words_of,
+)
 from pagedaemon.store.transaction import Transaction
 
 COMMON = 1 / 3
@@ -45,6 +52,13 @@ every search (idf), 50 in a microsecond. Words with which there are more weigh n
 
 ENOUGH = 10
 """Texts that must have several words at once, where those that have the rarest are too many."""
+
+
+MOST_CUT = 8
+"""Numbers and ids of a query that are looked for in other groups."""
+
+MOST_GROUPINGS = 32
+"""Ways to cut each that are looked for, those of the fewest groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +118,7 @@ def telling(tx: Transaction, kind: Kind, query: str) -> Asked | None:
         room -= frequency
         kept.append(term)
     frequent = [term for term, frequency in found.items() if frequency > fulltext.MOST_MATCHES]
-    for _, term, frequency in _meant(tx, kind, found, texts):
+    for _, term, frequency in _meant(tx, kind, query, found, texts):
         if frequency <= room:
             room -= frequency
             terms.append(term)
@@ -261,7 +275,7 @@ def weighed(
     frequencies, texts = _counted(tx, kind, terms)
     weights: dict[str, float] = {}
     covering = {term: [term] for term in terms}
-    for term, meant, _ in _meant(tx, kind, frequencies, texts):
+    for term, meant, _ in _meant(tx, kind, query, frequencies, texts):
         covering[term].append(meant)
     only_known = {f'"{word.casefold()}"' for word in known}
     most = min(fulltext.MOST_MATCHES, NAMING * texts if texts >= LEAST_NAMING else texts)
@@ -293,7 +307,7 @@ def coverage(tx: Transaction, kind: Kind, asked: Weighed, ids: Sequence[str]) ->
 
 
 def _meant(
-    tx: Transaction, kind: Kind, found: Mapping[str, int], texts: int
+    tx: Transaction, kind: Kind, query: str, found: Mapping[str, int], texts: int
 ) -> Iterator[tuple[str, str, int]]:
     """Terms of a query that stand nowhere, each with one that may have been meant, and in how many
     texts that stands: the same written otherwise (`writings`), else a slip (`spelling`). Parts of
@@ -306,7 +320,7 @@ def _meant(
     vocab = spelling.MESSAGES if kind == "message" else spelling.PASSAGES
     nowhere = [term for term, frequency in found.items() if not frequency]
     alone = len(nowhere) == len(found)
-    otherwise = list(_otherwise(tx, kind, list(found), nowhere)) if nowhere else []
+    otherwise = list(_otherwise(tx, kind, query, list(found), nowhere)) if nowhere else []
     yield from otherwise
     known = {term for term, _, _ in otherwise}
     for term in nowhere:
@@ -324,19 +338,37 @@ def _meant(
 
 
 def _otherwise(
-    tx: Transaction, kind: Kind, terms: Sequence[str], nowhere: Sequence[str]
+    tx: Transaction, kind: Kind, query: str, terms: Sequence[str], nowhere: Sequence[str]
 ) -> Iterator[tuple[str, str, int]]:
     """Terms that stand nowhere, with the same as it is written in texts, and in how many."""
     words = {term.strip('"'): term for term in terms if term[-1] == '"' and " " not in term}
     missing = [word for word, term in words.items() if term in nowhere]
-    asked = [(other, [word]) for word in missing for other in writings.apart(word)]
-    asked += writings.joined(list(words), missing)
+    if not missing:
+        return
+    asked = [
+        (other, [word])
+        for word in missing
+        for ways in (writings.apart, writings.hyphenated, writings.stroked)
+        for other in ways(word)
+    ]
+    beside = neighbours(query)
+    asked += writings.joined(beside, missing, strange=2 * len(missing) >= len(words))
+    for number, of in islice(writings.runs(beside, missing), MOST_CUT):
+        asked += [(other, of) for other in _grouped(tx, kind, number)]
     if not asked:
         return
     found = _frequencies(tx, kind, list(dict.fromkeys(other for other, _ in asked)))
     for other, of in asked:
         if found[other]:
             yield from ((words[word], other, found[other]) for word in of)
+
+
+def _grouped(tx: Transaction, kind: Kind, number: str) -> list[str]:
+    """The likeliest ways to cut a number or id into groups that stand in texts."""
+    own = {f"{fulltext.OWN} : {group}": group for group in writings.groups(number)}
+    found, _ = _matched(tx, kind, list(own), 1)
+    known = {own[match] for match, there in found.items() if there}
+    return list(islice(writings.grouped(number, known), MOST_GROUPINGS))
 
 
 def _counted(tx: Transaction, kind: Kind, terms: Sequence[str]) -> tuple[dict[str, int], int]:

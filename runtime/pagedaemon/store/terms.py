@@ -48,6 +48,23 @@ def telling_terms(query: str) -> list[str]:
     return list(islice(dict.fromkeys(terms), MOST_TERMS)) or query_terms(query)
 
 
+def neighbours(query: str) -> list[str]:
+    """The words of a query in their order, as often as they stand there, without function words
+    but for single letters, as in "e-mail"."""
+    text = _SHORTENED.sub(" ", _folded(query[:MOST_CHARACTERS]))
+    kept = (word for word in _searchable(text) if len(word) == 1 or not says_little(word))
+    return list(
+        islice((word for word in kept if word not in _LONE and not has_unspaced(word)), MOST_TERMS)
+    )
+
+
+_LONE = ("a", "A", "i", "I")
+"""Letters that are words."""
+
+_SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ll|re|ve)\b", re.IGNORECASE)
+"""What an apostrophe leaves of a word."""
+
+
 def signs(query: str) -> list[str]:
     """The signs of a query beyond ASCII, each run as it stands in texts: emoji, arrows, currencies.
     The index has none of them."""

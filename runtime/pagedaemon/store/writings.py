@@ -1,5 +1,6 @@
 """The same word, number or id as others may have written it: 1299 and 1,299; ABC-1234 and ABC1234;
-userNameField and "user name field"; Schroedinger and Schrödinger.
+userNameField and "user name field"; wifi and wi-fi; Schroedinger and Schrödinger; a number of a
+card, an account, a book or a record (UUID) in whatever groups.
 
 Only where one stands in no text is it looked for otherwise, so that what is written as it was asked
 for never finds anything else, and costs nothing.
@@ -9,23 +10,47 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+
+from pagedaemon.store.function_words import says_little
 
 LONGEST_JOIN = 3
 """Words of a query that may be one word of a text."""
+
+LONGEST_RUN = 9
+"""Groups of a number or id in a query that may be one word of a text: those of an IBAN."""
+
+LONGEST_GROUP = 12
+"""Characters of a group: the last of a UUID."""
+
+LONGEST_NUMBER = 40
+"""Characters of a number or id that is cut into groups."""
 
 _SEAM = re.compile(
     r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 )
 """Where letters and digits meet, and where a small letter meets a capital."""
 
-_DIGRAPHS = (("ae", "a"), ("oe", "o"), ("ue", "u"), ("ss", "ß"))
+_DIGRAPHS = (
+    *(("ae", "a"), ("oe", "o"), ("ue", "u"), ("aa", "a"), ("ss", "ß")),
+    *(("ae", "æ"), ("oe", "ø"), ("oe", "œ"), ("th", "þ")),
+)
 """Two letters, and what stands in the index for the one that they are written for."""
 
 _LETTERS = {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "æ": "ae", "œ": "oe", "ø": "oe", "å": "aa"}
 
+_STROKES = {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "\u0131": "i", "ħ": "h", "ŧ": "t"}
+"""Letters that the index keeps, since no mark is apart from them, and how others write them."""
+
+_UNSTROKED = str.maketrans({**_STROKES, "ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
+
 LEAST_NUMBER = 7
-"""Digits of a number that may be a telephone's, cut anywhere."""
+"""Characters of a number that may be a telephone's, or of an id, cut anywhere. Of shorter ones too
+much is cut so by chance: 2012 is not 20:12."""
+
+LEAST_HYPHENATED = 4
+"""Letters of a word that others may write with a hyphen or in two."""
 
 
 def apart(word: str) -> list[str]:
@@ -37,16 +62,108 @@ def apart(word: str) -> list[str]:
     return [*phrases, *(f'"{other}"' for other in _spellings(word))]
 
 
-def joined(words: Sequence[str], nowhere: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Neighbours of which some stand nowhere, as one FTS5 term, with those: where one is a number,
-    or half of all words stand nowhere. Else each question with a rare word would cost a look-up."""
-    strange = 2 * len(nowhere) >= len(words)
-    for size in range(2, LONGEST_JOIN + 1):
+def hyphenated(word: str) -> list[str]:
+    """The pairs of words that a word may stand for, as FTS5 terms: wifi and "wi fi", email and
+    "e mail". None with a function word: "island" is not "is land"."""
+    if len(word) < LEAST_HYPHENATED or not word.isalpha():
+        return []
+    pairs = ((word[:at], word[at:]) for at in range(1, len(word)))
+    return [f'"{one} {other}"' for one, other in pairs if not (_holds(one) or _holds(other))]
+
+
+def _holds(part: str) -> bool:
+    # One letter alone is short for something in most of such words, but not where it is a word.
+    return part.lower() in ("a", "i") if len(part) == 1 else says_little(part.lower())
+
+
+def joined(
+    words: Sequence[str], nowhere: Collection[str], *, strange: bool
+) -> Iterator[tuple[str, list[str]]]:
+    """Neighbours of which some stand nowhere, as one FTS5 term, with those: where one is a number
+    or a letter, or half of all words stand nowhere. Else each question with a rare word would cost
+    a look-up. More than `LONGEST_JOIN` where they may be groups of a number or id.
+
+    Args:
+        words: of a query, in its order.
+        strange: half of all its words stand nowhere.
+    """
+    for size in range(2, LONGEST_RUN + 1):
         for at in range(len(words) - size + 1):
             parts = words[at : at + size]
-            missing = [part for part in parts if part in nowhere]
-            if missing and (strange or any(part.isdecimal() for part in parts)):
+            missing = [part for part in dict.fromkeys(parts) if part in nowhere]
+            if not missing:
+                continue
+            if size > LONGEST_JOIN:
+                likely = _may_be_groups(parts)
+            else:
+                likely = strange or any(part.isdecimal() or len(part) == 1 for part in parts)
+            if likely:
                 yield f'"{"".join(parts)}"', missing
+
+
+def runs(words: Sequence[str], nowhere: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """What may be a number or id: such a word that stands nowhere, and neighbours as one; each with
+    those that stand nowhere."""
+    run: list[str] = []
+    for word in [*words, ""]:
+        if _has_digit(word):
+            run.append(word)
+            continue
+        alone = [[part] for part in run] if len(run) > 1 else []
+        for parts in [*alone, run]:
+            missing = [part for part in dict.fromkeys(parts) if part in nowhere]
+            if missing and LEAST_NUMBER <= sum(map(len, parts)) <= LONGEST_NUMBER:
+                yield "".join(parts), missing
+        run = []
+
+
+def groups(number: str) -> list[str]:
+    """All that may be a group of a number or id, as FTS5 terms."""
+    size = len(number)
+    cut = (
+        number[at:end]
+        for at in range(size)
+        for end in range(at + 1, min(size, at + LONGEST_GROUP) + 1)
+    )
+    return [f'"{group}"' for group in dict.fromkeys(cut) if group != number]
+
+
+def grouped(number: str, known: Collection[str]) -> Iterator[str]:
+    """The ways to cut a number or id into groups that stand somewhere, as FTS5 terms, those of the
+    fewest groups first.
+
+    Args:
+        known: those of its `groups` that do.
+    """
+
+    @cache
+    def ends(at: int, count: int) -> tuple[int, ...]:
+        """Where a group may end, so that as many follow as are left."""
+        if count == 1:
+            return (len(number),) if f'"{number[at:]}"' in known else ()
+        last = min(len(number) - 1, at + LONGEST_GROUP)
+        found = (end for end in range(last, at, -1) if f'"{number[at:end]}"' in known)
+        return tuple(end for end in found if ends(end, count - 1))
+
+    def cut(at: int, count: int) -> Iterator[tuple[str, ...]]:
+        for end in ends(at, count):
+            if count == 1:
+                yield (number[at:],)
+            else:
+                yield from ((number[at:end], *rest) for rest in cut(end, count - 1))
+
+    for count in range(2, LONGEST_RUN + 1):
+        yield from (f'"{" ".join(parts)}"' for parts in cut(0, count))
+
+
+def _may_be_groups(parts: Sequence[str]) -> bool:
+    """Whether two thirds have digits and the others are short: "GB29 NWBK 6016 1331 9268 19"."""
+    letters = [part for part in parts if not _has_digit(part)]
+    return 3 * len(letters) <= len(parts) and all(len(part) <= 4 for part in letters)
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdecimal, word))
 
 
 def _digits(word: str) -> Iterator[tuple[str, ...]]:
@@ -59,10 +176,24 @@ def _digits(word: str) -> Iterator[tuple[str, ...]]:
 
 
 def _spellings(word: str) -> list[str]:
-    """With its digraphs as letters, and its letters as digraphs."""
+    """With its digraphs as letters, its letters as digraphs, with and without strokes."""
     small = unicodedata.normalize("NFC", word).lower()
     others = {small}
     for digraph, letter in _DIGRAPHS:
         others |= {other.replace(digraph, letter) for other in others}
     others.add("".join(_LETTERS.get(char, char) for char in small))
+    others.add(small.translate(_UNSTROKED))
     return sorted(others - {small})
+
+
+def stroked(word: str) -> list[str]:
+    """The words that one may stand for that is written without strokes, as FTS5 terms: Łódź of
+    Lodz, with a stroke in one place or in all."""
+    small = word.lower()
+    found: dict[str, None] = {}
+    for letter, without in _STROKES.items():
+        places = [at for at, char in enumerate(small) if char == without]
+        found |= {f'"{small[:at]}{letter}{small[at + 1 :]}"': None for at in places}
+        if len(places) > 1:
+            found[f'"{small.replace(without, letter)}"'] = None
+    return list(found)
