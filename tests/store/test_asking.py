@@ -119,6 +119,14 @@ def test_what_only_looks_like_it_is_not(put: Put, find: Find, stored: str, asked
     assert "it" not in find(asked)
 
 
+def test_a_books_number_is_found_where_every_short_number_stands_somewhere(
+    put: Put, find: Find
+) -> None:
+    short = {f"n{n}": " ".join(map(str, range(n, n + 100))) for n in range(0, 1000, 100)}
+    put(**short, it="ISBN 978-3-16-148410-0")
+    assert find("9783161484100") == ["it"]
+
+
 def test_what_an_apostrophe_leaves_is_joined_to_nothing(put: Put, find: Find) -> None:
     put(it="the swing", other="Melanie")
     assert find("Melanie's wing") == ["other"]

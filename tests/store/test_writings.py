@@ -31,6 +31,9 @@ from pagedaemon.store.writings import apart, grouped, groups, hyphenated, joined
         ("København", '"kobenhavn"'),
         ("Łódź", '"lódź"'),
         ("Aarhus", '"arhus"'),
+        ("9783161484100", '"978 3 16 148410 0"'),
+        ("0306406152", '"0 306 40615 2"'),
+        ("080442957X", '"0 8044 2957 X"'),
     ],
 )
 def test_a_word_is_cut_and_spelled_as_others_write_it(word: str, other: str) -> None:
@@ -40,6 +43,19 @@ def test_a_word_is_cut_and_spelled_as_others_write_it(word: str, other: str) -> 
 @pytest.mark.parametrize("word", ["rent", "Rent", "123", "PROD", "лес", "a"])
 def test_a_word_that_is_written_one_way_has_no_other(word: str) -> None:
     assert apart(word) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "phrase"),
+    [
+        ("9783161484101", '"978 3 16 148410 1"'),
+        ("9773161484107", '"977 3 16 148410 7"'),
+        ("0306406153", '"0 306 40615 3"'),
+        ("978316148410X", '"978 3 16 148410 X"'),
+    ],
+)
+def test_what_is_no_number_of_a_book_is_not_cut_as_one(word: str, phrase: str) -> None:
+    assert phrase not in apart(word)
 
 
 def test_neighbours_are_joined_where_a_number_or_half_of_all_stand_nowhere() -> None:

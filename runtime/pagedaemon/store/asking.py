@@ -60,6 +60,9 @@ MOST_CUT = 8
 MOST_GROUPINGS = 32
 """Ways to cut each that are looked for, those of the fewest groups."""
 
+MOST_GROUPINGS_OF_MANY = 8
+"""The same among more than `spelling.TOO_MANY` texts, of which many have each short number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -320,7 +323,7 @@ def _meant(
     vocab = spelling.MESSAGES if kind == "message" else spelling.PASSAGES
     nowhere = [term for term, frequency in found.items() if not frequency]
     alone = len(nowhere) == len(found)
-    otherwise = list(_otherwise(tx, kind, query, list(found), nowhere)) if nowhere else []
+    otherwise = list(_otherwise(tx, kind, query, found, texts)) if nowhere else []
     yield from otherwise
     known = {term for term, _, _ in otherwise}
     for term in nowhere:
@@ -338,11 +341,11 @@ def _meant(
 
 
 def _otherwise(
-    tx: Transaction, kind: Kind, query: str, terms: Sequence[str], nowhere: Sequence[str]
+    tx: Transaction, kind: Kind, query: str, terms: Mapping[str, int], texts: int
 ) -> Iterator[tuple[str, str, int]]:
     """Terms that stand nowhere, with the same as it is written in texts, and in how many."""
     words = {term.strip('"'): term for term in terms if term[-1] == '"' and " " not in term}
-    missing = [word for word, term in words.items() if term in nowhere]
+    missing = [word for word, term in words.items() if not terms[term]]
     if not missing:
         return
     asked = [
@@ -354,7 +357,7 @@ def _otherwise(
     beside = neighbours(query)
     asked += writings.joined(beside, missing, strange=2 * len(missing) >= len(words))
     for number, of in islice(writings.runs(beside, missing), MOST_CUT):
-        asked += [(other, of) for other in _grouped(tx, kind, number)]
+        asked += [(other, of) for other in _grouped(tx, kind, number, texts)]
     if not asked:
         return
     found = _frequencies(tx, kind, list(dict.fromkeys(other for other, _ in asked)))
@@ -363,12 +366,13 @@ def _otherwise(
             yield from ((words[word], other, found[other]) for word in of)
 
 
-def _grouped(tx: Transaction, kind: Kind, number: str) -> list[str]:
+def _grouped(tx: Transaction, kind: Kind, number: str, texts: int) -> list[str]:
     """The likeliest ways to cut a number or id into groups that stand in texts."""
     own = {f"{fulltext.OWN} : {group}": group for group in writings.groups(number)}
     found, _ = _matched(tx, kind, list(own), 1)
     known = {own[match] for match, there in found.items() if there}
-    return list(islice(writings.grouped(number, known), MOST_GROUPINGS))
+    most = MOST_GROUPINGS if texts <= spelling.TOO_MANY else MOST_GROUPINGS_OF_MANY
+    return list(islice(writings.grouped(number, known), most))
 
 
 def _counted(tx: Transaction, kind: Kind, terms: Sequence[str]) -> tuple[dict[str, int], int]:

@@ -56,9 +56,11 @@ LEAST_HYPHENATED = 4
 def apart(word: str) -> list[str]:
     """The phrases that a word may stand for, as FTS5 terms."""
     if word.isdecimal():
-        return [f'"{" ".join(parts)}"' for parts in dict.fromkeys(_digits(word))]
+        ways = dict.fromkeys([*_digits(word), *_isbn(word)])
+        return [f'"{" ".join(parts)}"' for parts in ways]
     parts = [part for part in _SEAM.split(word) if part]
     phrases = [f'"{" ".join(parts)}"'] if len(parts) > 1 else []
+    phrases += (f'"{" ".join(parts)}"' for parts in _isbn(word))
     return [*phrases, *(f'"{other}"' for other in _spellings(word))]
 
 
@@ -173,6 +175,28 @@ def _digits(word: str) -> Iterator[tuple[str, ...]]:
     if len(word) >= LEAST_NUMBER:
         for number in (word, word.lstrip("0")):  # a code of the country stands for the 0
             yield from ((number[:at], number[at:]) for at in range(2, len(number) - 1))
+
+
+def _isbn(word: str) -> Iterator[tuple[str, ...]]:
+    """The groups of a book's number (ISO 2108), which are of any size but the first and last: there
+    are too many ways for `grouped` where most short numbers stand somewhere."""
+    if not _is_isbn(word):
+        return
+    begin, body = word[:-10], word[-10:-1]
+    for country in range(1, 6):
+        for publisher in range(country + 2, len(body)):
+            parts = (begin, body[:country], body[country:publisher], body[publisher:], word[-1])
+            yield parts if begin else parts[1:]
+
+
+def _is_isbn(word: str) -> bool:
+    if not (word.isascii() and word[:-1].isdecimal() and word[-1] in "0123456789Xx"):
+        return False
+    digits = [10 if char in "Xx" else int(char) for char in word]
+    if len(word) == 10:
+        return sum(digit * (10 - at) for at, digit in enumerate(digits)) % 11 == 0
+    checked = sum(digit * (3 if at % 2 else 1) for at, digit in enumerate(digits)) % 10 == 0
+    return len(word) == 13 and word[:3] in ("978", "979") and checked and digits[-1] < 10
 
 
 def _spellings(word: str) -> list[str]:
