@@ -292,3 +292,22 @@ async def test_an_id_that_stands_nowhere_is_not_answered_by_its_neighbour(
             hits = (await agent.archive.search(query, sure=True)).hits
             assert hits, query
             assert found in hits[0].text
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("The card is 4111111111111111.", "4111 1111 1111 1111"),
+        ("The card is 4111 1111 1111 1111.", "4111111111111111"),
+        ("The rent is 1299 EUR.", "1,299.00"),
+        ("IBAN DE44500105175407324931", "DE44 5001 0517 5407 3249 31"),
+    ],
+)
+async def test_a_number_in_other_groups_is_an_answer(
+    tmp_path: Path, stored: str, asked: str
+) -> None:
+    async with AsyncRuntime(tmp_path / "m", model="offline", embedder=None) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await agent.archive.insert_many([stored, "We had tea."])
+        hits = (await agent.archive.search(asked, sure=True)).hits
+        assert [hit.text for hit in hits] == [stored]

@@ -76,6 +76,12 @@ def test_a_single_letter_is_joined_to_what_stands_nowhere() -> None:
     }
 
 
+def test_a_sum_is_joined_without_its_cents_where_it_has_none() -> None:
+    found = dict(joined(["1", "299", "00"], ["299", "00"], strange=True))
+    assert found['"1299"'] == ["299", "00"]
+    assert dict(joined(["1", "299", "50"], ["299", "50"], strange=True))['"1299"'] == ["299"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -239,7 +239,11 @@ def _lacking(
     is no answer, however near it is."""
     for id_ in filter(_is_id, naming.exact(words)):
         its = asking.weighed(tx, kind, id_)
-        each = asking.Weighed(dict.fromkeys(its.weights, 1.0), its.covering)
+        # What the groups of a number mean together, the whole query tells.
+        covering = {
+            term: [*ways, *asked.covering.get(term, ())] for term, ways in its.covering.items()
+        }
+        each = asking.Weighed(dict.fromkeys(its.weights, 1.0), covering)
         if each.weights and max(asking.coverage(tx, kind, each, best).values()) < 1:
             return True
     return bool(_ONE_PHRASE.fullmatch(words)) and not any(

@@ -45,6 +45,9 @@ _STROKES = {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "\u0131": "i", "ħ": "h"
 
 _UNSTROKED = str.maketrans({**_STROKES, "ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
 
+NO_CENTS = "00"
+"""What may stand behind a sum: 1,299.00 is 1299."""
+
 LEAST_NUMBER = 7
 """Characters of a number that may be a telephone's, or of an id, cut anywhere. Of shorter ones too
 much is cut so by chance: 2012 is not 20:12."""
@@ -92,7 +95,9 @@ def joined(
     for size in range(2, LONGEST_RUN + 1):
         for at in range(len(words) - size + 1):
             parts = words[at : at + size]
-            missing = [part for part in dict.fromkeys(parts) if part in nowhere]
+            behind = words[at + size : at + size + 1]
+            of = [*parts, *behind] if parts[-1].isdecimal() and behind == [NO_CENTS] else parts
+            missing = [part for part in dict.fromkeys(of) if part in nowhere]
             if not missing:
                 continue
             if size > LONGEST_JOIN:
