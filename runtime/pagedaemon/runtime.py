@@ -94,6 +94,26 @@ class AsyncSpace:
         meaning = self._scheduler.meaning
         return WORDS_ONLY if meaning is None else await meaning.status()
 
+    async def catch_up(self, progress: Progress | None = None) -> SearchStatus:
+        """Waits until every text of the space that has no vectors yet has them, and can be found by
+        its meaning: for a program that stores much and ends. What is stored is embedded in the
+        background otherwise, and what a program that ends has left waits for the next that stays
+        open for a while. Without an embedder there is nothing to wait for.
+
+        An embedder that fails raises nothing: the status says how many texts wait (`pending`), how
+        many have failed, and why (`errors`). They are tried again in the background.
+
+        Args:
+            progress: called with how many are done, of how many, and of what.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        from pagedaemon.memory.meaning import WORDS_ONLY
+
+        meaning = self._scheduler.meaning
+        return WORDS_ONLY if meaning is None else await meaning.catch_up(progress)
+
     async def reindex(self, progress: Progress | None = None) -> SearchStatus:
         """Embeds every text of the space anew, removes the vectors of other embedding models, and
         makes the index anew. Search answers meanwhile. Without an embedder there is nothing to do.
@@ -339,6 +359,10 @@ class AsyncRuntime:
     async def search_status(self) -> SearchStatus:
         """How far search by meaning is in the default space: see `AsyncSpace.search_status`."""
         return await self._default().search_status()
+
+    async def catch_up(self, progress: Progress | None = None) -> SearchStatus:
+        """Waits for the vectors of the default space: see `AsyncSpace.catch_up`."""
+        return await self._default().catch_up(progress)
 
     async def reindex(self, progress: Progress | None = None) -> SearchStatus:
         """Makes the default space's vectors and index anew: see `AsyncSpace.reindex`."""

@@ -128,6 +128,7 @@ def test_a_search_is_filtered_by_tags_and_says_that_there_is_more(run: Run, stor
         kept = runtime.agents.get("main").archive
         for number in range(12):
             kept.insert(f"fact {number}", tags=["even" if number % 2 == 0 else "odd"])
+        runtime.catch_up()
     told = run("archive", "search", "fact")
     assert len(rows(told)) == 10
     assert told.stderr == "these are 10 of 12: --limit or --page shows more\n"
@@ -146,7 +147,10 @@ def test_a_long_load_tells_on_standard_error_how_far_it_is(run: Run, folder: Pat
     (folder / "log.txt").write_text(text, encoding="utf-8")
     told = run("archive", "load", "log.txt", "--chunk-chars", "100")
     assert told.stdout.startswith(f"log.txt: {paragraphs:,} passages")
-    assert told.stderr == f"{paragraphs:,} of {paragraphs:,} passages of log.txt\n"
+    first, *others = told.stderr.splitlines()
+    assert first == f"{paragraphs:,} of {paragraphs:,} passages of log.txt"
+    # How many are left by then depends on the machine.
+    assert all(line.endswith(" texts embedded") for line in others)
 
 
 def test_in_a_real_pipe_results_have_no_colour(folder: Path) -> None:

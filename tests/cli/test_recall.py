@@ -107,7 +107,10 @@ def test_a_long_import_tells_how_far_it_is_and_a_search_that_there_is_more(
     lines = [json.dumps({"role": "user", "content": f"fact {n}"}) for n in range(BATCH + 1)]
     (folder / "long.jsonl").write_text("\n".join(lines), encoding="utf-8")
     told = run("recall", "import", "long.jsonl")
-    assert told.stderr == f"{BATCH + 1} of {BATCH + 1} messages imported\n"
+    first, *others = told.stderr.splitlines()
+    assert first == f"{BATCH + 1} of {BATCH + 1} messages imported"
+    # How many are left by then depends on the machine.
+    assert all(line.endswith(" texts embedded") for line in others)
     told = run("recall", "search", "fact", "--limit", "3")
     assert len(rows(told)) == 3
     assert told.stderr == f"these are 3 of {BATCH + 1}: --limit or --page shows more\n"

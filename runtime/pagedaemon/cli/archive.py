@@ -11,6 +11,7 @@ from pagedaemon.cli.finding import between, search_options, tell_more
 from pagedaemon.cli.opening import Place, agent_options
 from pagedaemon.cli.progress import progress, remark
 from pagedaemon.cli.screen import Screen, amount, one_line, stamp
+from pagedaemon.cli.settling import settle
 from pagedaemon.config import CHUNK_CHARS
 from pagedaemon.errors import AlreadyExists, InvalidInput, NotFound
 from pagedaemon.memory.chunks import FEWEST_CHARS, MOST_CHARS
@@ -64,7 +65,8 @@ def load_documents(
     """Load text, Markdown or HTML files. Loading one again replaces it.
 
     A file that cannot be loaded is told of, and the next one loaded. A load that was cut off is
-    finished by running it again.
+    finished by running it again. At the end it waits until all can be found by meaning; cut off
+    there, what is left is found by its words.
     """
     if options["name"] is not None and len(paths) > 1:
         raise click.UsageError("--name names one document: load the others without it")
@@ -86,6 +88,7 @@ def load_documents(
                         f"{loaded.unchanged:,} unchanged, {loaded.removed:,} removed"
                     )
                 )
+        settle(where)
     if not sound:
         sys.exit(1)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from pagedaemon.cli.progress import remark
+from pagedaemon.cli.screen import amount
 from pagedaemon.clock import SystemClock
 from pagedaemon.handles.page import Page
 from pagedaemon.memory.presets import known_presets
@@ -72,7 +73,12 @@ def between(start: str | None, end: str | None) -> tuple[datetime | None, dateti
 
 
 def tell_more(found: Page[Any]) -> None:
-    """Remarks that what was shown is not all."""
+    """Remarks that what was shown is not all, and what could not be found."""
+    if found.pending:
+        remark(
+            f"{amount(found.pending, 'text')} cannot be found by meaning yet, only by the words in "
+            "them: `pagedaemon reindex` waits for that"
+        )
     shown, first = len(found.hits), found.page * found.page_size + 1
     if not shown and found.total:
         remark(f"no page {found.page:,}: there are {found.total:,} hits in all")

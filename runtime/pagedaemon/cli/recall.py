@@ -10,6 +10,7 @@ from pagedaemon.cli.finding import between, search_options, tell_more
 from pagedaemon.cli.opening import Place, agent_options
 from pagedaemon.cli.progress import progress
 from pagedaemon.cli.screen import Screen, amount, one_line, stamp
+from pagedaemon.cli.settling import settle
 from pagedaemon.config import IMPORTED
 from pagedaemon.memory.documents import BATCH
 from pagedaemon.memory.history import Imported, OnError
@@ -51,18 +52,21 @@ def import_history(
 
     A line is {"role": "user", "content": "...", "created_at": "2024-05-01T09:00:00+00:00"}. The
     same file brings nothing twice, and an import that was cut off is finished by running it again.
+    At the end it waits until all can be found by meaning; cut off there, what is left is found by
+    its words.
     """
     on_error: OnError = "skip" if skip_errors else "raise"
     with Place(store, space, app).opened() as (where, _):
         who = where.agents.get(agent)
         came = _import(who, file, conversation, on_error, encoding, openai=openai)
-    names = ", ".join(came.conversations) or "none"
-    click.echo(
-        one_line(
-            f"imported {amount(came.messages, 'message')}; {came.already:,} were there, "
-            f"{came.skipped:,} left out; conversations: {names}"
+        names = ", ".join(came.conversations) or "none"
+        click.echo(
+            one_line(
+                f"imported {amount(came.messages, 'message')}; {came.already:,} were there, "
+                f"{came.skipped:,} left out; conversations: {names}"
+            )
         )
-    )
+        settle(where)
 
 
 def _import(

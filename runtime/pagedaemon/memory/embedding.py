@@ -134,7 +134,7 @@ class Backlog:
         if self._task is not None and not self._failures:
             await asyncio.wait([self._task], timeout=PATIENCE)
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, progress: Progress | None = None) -> None:
         """Embeds what waits, also what has failed, and what has no vectors yet; waits for that.
 
         Raises:
@@ -143,7 +143,10 @@ class Backlog:
         async with self._one_at_a_time:
             self._failures = 0
             await self._find_missing()
-            await self._embed_waiting()
+            self.changeover.listed = True
+            total = await self._store.read(outbox.waiting)
+            if await self._embed_waiting(_counting(progress, total)):
+                await self.changeover.complete()
 
     async def embed_anew(self, progress: Progress | None = None) -> None:
         """Embeds every text anew and removes vectors of other models.
@@ -155,16 +158,8 @@ class Backlog:
             now = self._clock.now()
             total = await self._store.write(lambda tx: outbox.queue_all(tx, now))
             self.changeover.listed = True
-            self._failures, done = 0, 0
-
-            def told(more: int) -> None:
-                nonlocal done
-                done += more
-                if progress is not None:
-                    progress(min(done, total), total, "texts embedded")
-
-            told(0)
-            ended = await self._embed_waiting(told)
+            self._failures = 0
+            ended = await self._embed_waiting(_counting(progress, total))
             left = await self._store.read(lambda tx: vectors.status(tx, self._embedder.name))
             # What was stored since, here or by another process, waits as any new text does.
             if left.failed or not ended:
@@ -333,6 +328,20 @@ class Backlog:
         if what != self._said:
             self._said = what
             logger.warning("%s: %s", self._store.space, what)
+
+
+def _counting(progress: Progress | None, total: int) -> Callable[[int], None]:
+    """Told how many more are done, it tells how many are, of so many. It begins with none."""
+    done = 0
+
+    def told(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(min(done, total), total, "texts embedded")
+
+    told(0)
+    return told
 
 
 @dataclass(frozen=True, slots=True)

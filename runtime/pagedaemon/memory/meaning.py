@@ -237,13 +237,15 @@ class Meaning:
             tuple(name for name, _ in stored if name != self.model),
         )
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, progress: Progress | None = None) -> SearchStatus:
         """Embeds what waits, also what has failed, and what has no vectors yet; waits for that.
+        Where the embedder fails, what is left waits on, and is tried again.
 
         Raises:
             StoreError: the store failed.
         """
-        await self._backlog.catch_up()
+        await self._backlog.catch_up(progress)
+        return await self.status()
 
     async def reindex(self, progress: Progress | None = None) -> SearchStatus:
         """Embeds every text anew, removes vectors of other models, and builds the index anew.

@@ -66,6 +66,9 @@ class Space(Handle[AsyncSpace]):
     def search_status(self) -> SearchStatus:
         return self._door.wait(self._inner.search_status())
 
+    def catch_up(self, progress: Progress | None = None) -> SearchStatus:
+        return self._door.wait(self._inner.catch_up(progress))
+
     def reindex(self, progress: Progress | None = None) -> SearchStatus:
         return self._door.wait(self._inner.reindex(progress))
 
@@ -194,6 +197,9 @@ class Runtime:
 
     def search_status(self) -> SearchStatus:
         return self._door.wait(self._inner.search_status())
+
+    def catch_up(self, progress: Progress | None = None) -> SearchStatus:
+        return self._door.wait(self._inner.catch_up(progress))
 
     def reindex(self, progress: Progress | None = None) -> SearchStatus:
         return self._door.wait(self._inner.reindex(progress))
