@@ -4,6 +4,7 @@ the end nothing of the former one is left."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -300,3 +301,106 @@ async def test_without_an_embedder_nothing_waits(tmp_path: Path) -> None:
         found = await ada.archive.search("car")
         assert (found.total, found.pending) == (1, 0)
         assert (await ada.recall.search("car")).pending == 0
+
+
+async def changed_over_by_another(folder: Path) -> None:
+    """Another runtime on the same store, as another process would be, with an embedder `new`."""
+    async with opened(folder, embedder("new")) as other:
+        await (await other.agents.get("ada")).archive.search("car")
+        await until(other, done)
+
+
+async def test_who_finds_that_another_process_removed_its_vectors_searches_by_words_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await filled(tmp_path)
+    async with opened(tmp_path, embedder("old")) as runtime:
+        ada = await runtime.agents.get("ada")
+        assert (await ada.archive.search("vermilion automobile")).hits
+        await changed_over_by_another(tmp_path)
+        with caplog.at_level(logging.WARNING, "pagedaemon"):
+            for more in range(3):
+                by_meaning = await ada.archive.search("vermilion automobile")
+                assert (by_meaning.hits, by_meaning.pending) == ((), FACTS + 1 + more)
+                by_words = await ada.archive.search("red car")
+                assert by_words.hits[0].text == "Lin drives a red car"
+                assert by_words.hits[0].via == "keywords"
+                await ada.archive.insert(f"a remark {more}")
+        status = await runtime.search_status()
+        assert (status.via, status.stored, status.pending) == ("keywords", 0, FACTS + 4)
+        assert status.earlier == ("new",)
+        turn = await ada.send("vermilion automobile")
+        assert turn.reply is not None
+        assert "cannot be found by meaning yet" in turn.reply
+    told = [one.message for one in caplog.records if "another process" in one.message]
+    assert len(told) == 1
+    assert "embedder new" in told[0]
+    assert "reindex()" in told[0]
+
+
+async def test_of_two_embedders_at_once_the_one_that_came_last_stays_and_nothing_is_embedded_twice(
+    tmp_path: Path,
+) -> None:
+    await filled(tmp_path)
+    first, last = embedder("old"), embedder("new")
+    async with opened(tmp_path, first) as mine, opened(tmp_path, last) as theirs:
+        kept = (await mine.agents.get("ada")).archive
+        other = (await theirs.agents.get("ada")).archive
+        await kept.insert("Mia has a vermilion boat")
+        await other.search("car")
+        await until(theirs, done)
+        embedded = len(first.calls), len(last.calls)
+        for number in range(5):
+            await kept.insert(f"first of all {number}")
+            assert (await kept.search(f"first of all {number}")).hits
+            await other.insert(f"last of all {number}")
+            assert (await kept.search(f"last of all {number}")).hits
+        await theirs.catch_up()
+        assert [purpose for purpose, _ in first.calls[embedded[0] :]] == []
+        found = await other.search("red boat")
+        assert found.hits[0].text == "Mia has a vermilion boat"
+        assert (found.hits[0].via, found.pending) == ("exact", 0)
+        again = [
+            text
+            for purpose, texts in last.calls[embedded[1] :]
+            for text in texts
+            if purpose == "document" and not text.startswith(("first of all", "last of all"))
+        ]
+        assert again == []
+    assert models_stored(tmp_path) == {"new": FACTS + 12}
+
+
+@pytest.mark.parametrize("asked", ["reindex", "catch_up", "opened again"])
+async def test_who_was_displaced_changes_over_when_it_is_asked_to(
+    tmp_path: Path, asked: str
+) -> None:
+    await filled(tmp_path)
+    async with opened(tmp_path, embedder("old")) as runtime:
+        ada = await runtime.agents.get("ada")
+        await changed_over_by_another(tmp_path)
+        assert (await ada.archive.search("vermilion automobile")).pending == FACTS + 1
+        if asked != "opened again":
+            await (runtime.reindex() if asked == "reindex" else runtime.catch_up())
+            found = await ada.archive.search("vermilion automobile")
+            assert found.hits[0].text == "Lin drives a red car"
+            assert (found.hits[0].via, found.pending) == ("exact", 0)
+    async with opened(tmp_path, embedder("old")) as runtime:
+        await (await runtime.agents.get("ada")).archive.search("car")
+        await until(runtime, done)
+    assert models_stored(tmp_path) == {"old": FACTS + 1}
+
+
+async def test_who_only_looks_in_with_another_embedder_displaces_nobody(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with opened(tmp_path, embedder("old")) as runtime:
+        ada = await runtime.agents.get("ada")
+        gate = Gate(1)
+        async with opened(tmp_path, embedder("new", gate)) as other:
+            await (await other.agents.get("ada")).archive.search("car")
+            async with asyncio.timeout(30):
+                await gate.reached.wait()
+        await ada.archive.insert("Mia has a vermilion boat")
+        assert (await runtime.catch_up()).pending == 0
+        found = await ada.archive.search("red boat")
+        assert found.hits[0].text == "Mia has a vermilion boat"
+        assert (found.hits[0].via, found.pending) == ("exact", 0)

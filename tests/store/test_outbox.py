@@ -33,7 +33,8 @@ def test_a_former_models_vectors_go_oldest_first_and_no_copy_is_made_anew(
     assert gone == [3, 3, 1, 0]
     assert left == [ids[3:], ids[6:], [], []]
     assert [row[0] for row in database.read_now(stored)] == ids
-    assert database.read_now(vectors.changes) == before
+    # Three changes, so that who uses them notices; removals can be told as far back as before.
+    assert database.read_now(vectors.changes) == (before[0] + 3, before[1])
 
 
 def test_what_has_vectors_of_another_model_alone_lacks_those_of_ours_also_while_it_waits(

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,7 +22,7 @@ from pagedaemon.errors import ConfigError, EmbeddingError, InvalidInput
 from pagedaemon.llm.embedding.answers import vectors_of
 from pagedaemon.llm.embedding.chunking import chunks
 from pagedaemon.llm.embedding.protocol import Embedder
-from pagedaemon.memory.changeover import Changeover
+from pagedaemon.memory.changeover import Changeover, Sight
 from pagedaemon.memory.recall import speaker
 from pagedaemon.messages import Message
 from pagedaemon.store import conversations as message_rows
@@ -125,7 +126,18 @@ class Backlog:
     @property
     def settled(self) -> bool:
         """Whether nothing waits, known without asking the store."""
-        return self._task is None and not (self._unsettled or self._new or self._failures)
+        busy = self._task is not None or self.changeover.displaced
+        return not (busy or self._unsettled or self._new or self._failures)
+
+    async def notice(self) -> None:
+        """Looks whether another process has changed the embedder over. It costs one small read."""
+        now = self._clock.now()
+        sight = await self._store.read(lambda tx: self.changeover.sight(tx, now))
+        self.changeover.take(sight)
+        if sight.lacking and not self.changeover.displaced:
+            # The other one has taken texts from the outbox that have no vectors of this model now.
+            self._look = self._unsettled = True
+            self.start()
 
     async def caught_up(self) -> None:
         """Waits a moment for what was stored just now, unless the embedder is out of order."""
@@ -142,11 +154,12 @@ class Backlog:
         """
         async with self._one_at_a_time:
             self._failures = 0
+            await self.changeover.look(self._clock.now())
             await self._find_missing()
             self.changeover.listed = True
             total = await self._store.read(outbox.waiting)
             if await self._embed_waiting(_counting(progress, total)):
-                await self.changeover.complete()
+                await self._complete()
 
     async def embed_anew(self, progress: Progress | None = None) -> None:
         """Embeds every text anew and removes vectors of other models.
@@ -156,6 +169,7 @@ class Backlog:
         """
         async with self._one_at_a_time:
             now = self._clock.now()
+            await self.changeover.look(now)
             total = await self._store.write(lambda tx: outbox.queue_all(tx, now))
             self.changeover.listed = True
             self._failures = 0
@@ -169,7 +183,7 @@ class Backlog:
                     kind="unavailable",
                 )
             await self.changeover.look(now)
-            await self.changeover.complete()
+            await self._complete()
 
     async def aclose(self) -> None:
         """Stops. What waits for vectors waits until the space is opened again."""
@@ -207,7 +221,7 @@ class Backlog:
 
     def start(self) -> None:
         """Embeds what waits, now, unless that is under way."""
-        if self._closed or self._task is not None:
+        if self._closed or self._task is not None or self.changeover.displaced:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -237,8 +251,15 @@ class Backlog:
                 self._look = False
                 self.changeover.listed = True
             if await self._embed_waiting():
-                await self.changeover.complete()
+                await self._complete()
                 self._unsettled = bool(await self._store.read(outbox.waiting))
+
+    async def _complete(self) -> None:
+        """Removes the vectors of other models, once no text lacks those of this one."""
+        while not await self.changeover.complete(self._clock.now()):
+            await self._find_missing()
+            if not await self._embed_waiting():
+                return
 
     async def _find_missing(self) -> None:
         """Puts texts without vectors in the outbox: of a store that had no embedder, or another."""
@@ -260,7 +281,7 @@ class Backlog:
             told: called with how many more are done.
         """
         refused: set[int] = set()
-        while not self._closed:
+        while not (self._closed or self.changeover.displaced):
             self._new = 0
             # While the embedder is out of order no text is given up for failing too often.
             most = ALWAYS if self._failures else MOST_ATTEMPTS
@@ -284,7 +305,11 @@ class Backlog:
         try:
             done = await self._embedded(waiting)
             recovered = self._failures > 0
-            await self._store.write(lambda tx: self._put(tx, done, recovered))
+            now = self._clock.now()
+            sight = await self._store.write(lambda tx: self._put(tx, done, recovered, now))
+            self.changeover.take(sight)
+            if self.changeover.displaced:
+                return False
         except (EmbeddingError, InvalidInput, ConfigError) as error:
             lasting = not isinstance(error, EmbeddingError) or error.kind == "refused"
             if lasting and len(waiting) > 1:
@@ -304,10 +329,15 @@ class Backlog:
         self._index.poke()
         return True
 
-    def _put(self, tx: Transaction, done: Sequence[Embedded], recovered: bool) -> None:
-        vectors.put(tx, self._embedder.name, done)
-        if recovered:
-            outbox.retry(tx)
+    def _put(
+        self, tx: Transaction, done: Sequence[Embedded], recovered: bool, now: datetime
+    ) -> Sight:
+        sight = self.changeover.sight(tx, now)
+        if sight.by is None:
+            vectors.put(tx, self._embedder.name, done)
+            if recovered:
+                outbox.retry(tx)
+        return sight
 
     async def _embedded(self, waiting: Sequence[_Waiting]) -> list[Embedded]:
         pieces = [chunks(one.text) for one in waiting]

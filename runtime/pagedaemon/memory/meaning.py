@@ -182,6 +182,7 @@ class Meaning:
             text: as it will be embedded.
             allowed: the texts it is compared with.
         """
+        await self._backlog.notice()
         if self._backlog.changeover.pending or self._backlog.out_of_order or len(text) > LONGEST:
             return None
         try:
@@ -201,8 +202,10 @@ class Meaning:
         Args:
             changing: only where they do because the embedder was changed; else 0.
         """
-        if changing and not self._backlog.changeover.pending:
-            return 0
+        if changing:
+            await self._backlog.notice()
+            if not self._backlog.changeover.pending:
+                return 0
         if self._backlog.settled:
             return 0
         now = self._clock.now()
@@ -218,6 +221,7 @@ class Meaning:
 
     async def status(self) -> SearchStatus:
         """How far it is."""
+        await self._backlog.notice()
         now = self._clock.now()
 
         def work(tx: Transaction) -> tuple[EmbeddingStatus, int, list[tuple[str, int]]]:

@@ -192,8 +192,8 @@ def _remove(tx: Transaction, owner_ids: Sequence[str], model: str | None) -> Non
 def forget(tx: Transaction, *, model: str, most: int) -> int:
     """Removes vectors of a model that is no longer used, the oldest first. Returns how many.
 
-    No change is numbered for it: who still has a copy of them finds nothing by it that the table of
-    texts has not, and copies of other models are none the worse.
+    Each call is one change, by which a process that still uses them notices. What went is not told:
+    who has a copy of it finds nothing by it that the table of texts has not.
     """
     mine = (embeddings.c.space == tx.space, embeddings.c.model == model)
     column: Any = embeddings.c.seq
@@ -201,6 +201,7 @@ def forget(tx: Transaction, *, model: str, most: int) -> int:
     last = tx.scalar(select(func.max(oldest.subquery().c.seq)))
     if last is None:
         return 0
+    _take_numbers(tx, 1)
     return tx.execute(delete(embeddings).where(*mine, column <= last)).rowcount
 
 
