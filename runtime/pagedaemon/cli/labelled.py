@@ -27,6 +27,10 @@ BEGAN = datetime(2000, 1, 1, tzinfo=UTC)
 """The time of a first memory without one; each after it is a second later than the one before."""
 
 
+OF_RECORDS = frozenset({"tags", "purposes", "importance", "confidence"})
+"""What no message has."""
+
+
 class _Line(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -109,6 +113,8 @@ def _lines(path: Path) -> Iterable[tuple[str, Memory | Question]]:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise InvalidInput(f"{path} is a folder: name the files in it") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from error
     for number, line in enumerate(text.split("\n"), 1):
@@ -132,7 +138,9 @@ def _parsed(where: str, line: str) -> Memory | Question:
     except ValidationError as error:
         told = error.errors()[0]
         named = ".".join(str(part) for part in told["loc"])
-        raise InvalidInput(f"{where}: {named}: {told['msg']}") from error
+        # What is a tuple here is a list in JSON.
+        wrong = "a list is meant, [...]" if told["type"] == "tuple_type" else told["msg"]
+        raise InvalidInput(f"{where}: {named}: {wrong}") from error
 
 
 def _checked(line: Memory | Question) -> Memory | Question:
@@ -144,6 +152,11 @@ def _checked(line: Memory | Question) -> Memory | Question:
         checked_text(line.text, "the text")
         if line.author is not None:
             checked_text(line.author, "the author")
+        if line.kind == "message" and (given := sorted(OF_RECORDS & line.model_fields_set)):
+            raise InvalidInput(
+                f'{", ".join(given)}: only records have that: write "kind": "passage", or leave it '
+                "out"
+            )
     else:
         checked_text(line.query, "the query")
     return line if line.at is None else line.model_copy(update={"at": _utc(line.at)})
