@@ -96,9 +96,9 @@ class Changeover:
         self.displaced = self.pending = True
         self.listed = False
         logger.warning(
-            "%s: another process uses the embedder %s here, and has replaced the vectors of %s: "
-            "search is by words now, and nothing is embedded here until the space is opened again. "
-            "Give all processes the same embedder; reindex() changes over to the one here",
+            "%s: another process uses the embedder %s and has replaced the vectors of %s: search "
+            "is by words here, and nothing is embedded until the space is opened again. Give all "
+            "the same embedder, or reindex() with this one",
             self._store.space,
             sight.by,
             self._index.model,
