@@ -206,7 +206,12 @@ SAMPLES: dict[str, dict[str, Any]] = {
     },
     "results/interrupted": {"tool": "weather"},
     "results/not_run": {"tool": "weather"},
-    "results/nothing_found": {"query": "blue pot", "total_searched": 120, "pending": 7},
+    "results/nothing_found": {
+        "query": "blue pot",
+        "total_searched": 120,
+        "filters": ["roles"],
+        "pending": 7,
+    },
     "results/page": {"ref": "message-1", "page": 0, "pages": 12, "text": "It begins"},
     "results/paged_out": {"messages": 20, "through": 22},
     "results/past_the_end": {"query": "blue pot", "page": 3, "total": 12, "last_page": 2},

@@ -218,7 +218,11 @@ class Bench:
         texts = [text for text in source if words & set(re.findall(r"\w+", text.lower()))]
         if not texts:
             return PROMPTS.render(
-                "results/nothing_found", query=query, total_searched=len(source), pending=0
+                "results/nothing_found",
+                query=query,
+                total_searched=len(source),
+                filters=[],
+                pending=0,
             )
         shown: list[Wire] = [
             {"ref": "1", "id": "passage-1", "date": "2026-11-28", "who": "user", "text": text}

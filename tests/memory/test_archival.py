@@ -91,6 +91,17 @@ async def test_a_page_after_the_last_tells_how_many_there_were(tmp_path: Path) -
     assert none.startswith("Nothing found")
 
 
+async def test_nothing_found_under_a_filter_names_it(tmp_path: Path) -> None:
+    _, under_tags, anywhere = await told(
+        tmp_path,
+        insert("The key is under the blue pot", heartbeat=True),
+        search("key", tags=["home"]),
+        search("zebra"),
+    )
+    assert "your tags were searched" in under_tags
+    assert "were searched" not in anywhere
+
+
 async def test_the_same_text_twice_is_one_row_and_says_so(tmp_path: Path) -> None:
     first, second, other = await told(
         tmp_path,

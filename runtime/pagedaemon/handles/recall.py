@@ -96,6 +96,7 @@ class AsyncRecall:
                 from now, in the agent's zone), all that was said then is found too. A year alone
                 ("piano 2024") may be any number, and only puts first what was said in it.
                 Blank is as None.
+            author: who spoke; upper and lower case of ASCII letters are the same.
             start: from this instant on.
             end: before this instant.
             floor: the least cosine, -1 to 1, of a message that no word found. None hides nothing:
@@ -126,7 +127,7 @@ class AsyncRecall:
         given = MessageFilter(
             self._agent_id,
             roles=cast("tuple[Role, ...]", several(roles, "roles", get_args(Role))),
-            author=author,
+            author=None if author is None else author.strip(),
             conversation_id=conversation_id,
             start=checked_instant(start, "start"),
             end=checked_instant(end, "end"),

@@ -253,7 +253,12 @@ class SearchPassages:
             _, searched = agent_rows.counts(tx, acting.agent_id)
             return Told(
                 "results/nothing_found",
-                {"query": self.words, "total_searched": searched, "pending": self.pending},
+                {
+                    "query": self.words,
+                    "total_searched": searched,
+                    "filters": ["tags"] if self.tags else [],
+                    "pending": self.pending,
+                },
             )
         rows.refresh(tx, [hit.id for hit in hits], acting.now)
         return Told(

@@ -105,7 +105,12 @@ class SearchMessages:
             searched, _ = agent_rows.counts(tx, acting.agent_id)
             return Told(
                 "results/nothing_found",
-                {"query": asked, "total_searched": searched, "pending": self.pending},
+                {
+                    "query": asked,
+                    "total_searched": searched,
+                    "filters": ["roles"] if self.roles else [],
+                    "pending": self.pending,
+                },
             )
         elsewhere = {hit.conversation_id for hit in hits} - {acting.conversation_id}
         names = {acting.conversation_id: "", **rows.names(tx, elsewhere)}

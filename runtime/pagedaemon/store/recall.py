@@ -75,7 +75,8 @@ def _conditions() -> dict[str, ColumnElement[bool]]:
     return {
         "agent_id": and_(column.agent_id == bindparam("agent_id"), or_(*found)),
         "roles": column.role.in_(select(listed("roles").c.value)),
-        "author": column.author == bindparam("author"),
+        # Of names in ASCII letters case makes none another.
+        "author": column.author.collate("NOCASE") == bindparam("author"),
         "conversation_id": column.conversation_id == bindparam("conversation_id"),
         "start": column.created_at >= bindparam("start", type_=instant),
         "end": column.created_at < bindparam("end", type_=instant),
