@@ -437,10 +437,13 @@ def _newer_first(
 
 
 def _shown(ranked: list[Scored], far: Collection[str]) -> list[Scored]:
-    """Without what is too far to be shown, unless it is what the best hit has become."""
-    if not far:
-        return ranked
-    return [one for one in ranked if one.id not in far or not _MOVED.isdisjoint(one.parts)]
+    """Without what is too far, unless it is what a best hit that is shown has become."""
+    near = [one for one in ranked if one.id not in far]
+    if len(near) == len(ranked) or not near:
+        return near
+    first, before = ranked[:2]
+    moved = first.id in far and not _MOVED.isdisjoint(first.parts)
+    return [first, *near] if moved and before.id not in far else near
 
 
 _MOVED = frozenset(["newer", "older"])
