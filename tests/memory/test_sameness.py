@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pagedaemon.memory.sameness import LONGEST, Wording, apart, replaced, reworded
@@ -109,6 +109,7 @@ def test_a_long_text_repeats_nothing() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
+@example("0 A_", "")
 def test_the_order_of_two_does_not_matter_and_a_text_says_what_it_says(
     one: str, other: str
 ) -> None:

@@ -107,10 +107,12 @@ def apart(one: Wording, other: Wording) -> bool:
     """Whether two texts whose vectors are near tell of different things: one has a phrase in
     quotes, a number, an id or a name in code that the other lacks; each has a name, or in a script
     without spaces a character, that the other lacks; or one denies what the other says."""
+    if one.long or other.long:
+        return True
+    if one.text == other.text:
+        return False
     return (
         _inexact(one, other)
-        or one.long
-        or other.long
         or naming.unquoted(one.text, other.text)
         or naming.unquoted(other.text, one.text)
         or _named_apart(one, other)
