@@ -206,6 +206,17 @@ class Searched:
             _, values["since"] = self._newest(tx, values, fulltext.MOST_SCORED)
         return values
 
+    def without(
+        self, tx: Transaction, words: str, column: ColumnElement[str]
+    ) -> tuple[list[ColumnElement[bool]], Mapping[str, Any]]:
+        """That the text of an id matches by none of these words: conditions, and their parameters
+        with those of the filter."""
+        asked = self.asked(tx, words)
+        if asked is None:
+            return [], self.values
+        matching = fulltext.MATCHING_OF_FEW if "numbers" in asked else fulltext.MATCHING
+        return [column.not_in(select(matching[self.shape.kind].c.id))], asked
+
     def _ways(self, asked: Mapping[str, Any]) -> ByMatch:
         return self.shape.few if "numbers" in asked else self.shape.any
 

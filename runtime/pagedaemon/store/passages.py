@@ -410,18 +410,14 @@ def not_found(
     Args:
         without: ids that are left out too.
     """
-    values = _given(given)
-    conditions = [_CONDITIONS[name] for name in values]
+    unmatched, values = searched(given).without(tx, words, passages.c.id)
+    conditions = [_CONDITIONS[name] for name in _given(given)]
     conditions.append(passages.c.id.not_in(select(listed("without").c.value)))
-    asked = searched(given).asked(tx, words)
-    if asked is not None:
-        few = "numbers" in asked
-        matching = fulltext.MATCHING_OF_FEW if few else fulltext.MATCHING
-        conditions.append(passages.c.id.not_in(select(matching["passage"].c.id)))
+    conditions += unmatched
     query = select(passages.c.id).where(*conditions).order_by(*_TOLD_LAST)
     page = {"without": as_list(without), "offset": offset, "limit": limit}
     paged = query.limit(bindparam("limit")).offset(bindparam("offset"))
-    return [row[0] for row in tx.all(paged, {**values, **(asked or {}), **page})]
+    return [row[0] for row in tx.all(paged, {**values, **page})]
 
 
 def searched(given: PassageFilter) -> Searched:

@@ -171,18 +171,13 @@ def not_found(
     Args:
         without: ids that are left out too.
     """
-    values = _values(given)
-    conditions = [_CONDITIONS[name] for name in values]
+    unmatched, values = searched(given).without(tx, words, messages.c.id)
+    conditions = [_CONDITIONS[name] for name in _values(given)]
     conditions.append(messages.c.id.not_in(select(listed("without").c.value)))
-    asked = searched(given).asked(tx, words)
-    if asked is not None:
-        few = "numbers" in asked
-        matching = fulltext.MATCHING_OF_FEW if few else fulltext.MATCHING
-        conditions.append(messages.c.id.not_in(select(matching["message"].c.id)))
-        values |= asked
-    values["without"] = as_list(without)
+    conditions += unmatched
     query = select(messages.c.id).where(*conditions).order_by(*_NEWEST_FIRST)
-    return [row[0] for row in tx.all(query.offset(offset).limit(limit), values)]
+    paged = query.offset(offset).limit(limit)
+    return [row[0] for row in tx.all(paged, {**values, "without": as_list(without)})]
 
 
 def searched(given: MessageFilter) -> Searched:
