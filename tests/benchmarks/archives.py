@@ -9,7 +9,7 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -117,9 +117,10 @@ def tags_of(number: int) -> tuple[str, ...]:
 
 
 def fill(folder: Path, agent_id: str, count: int, words: Words, embedder: Drawn | None) -> None:
-    """Gives an agent so many passages, with their vectors unless there is no embedder, through the
-    store's own functions."""
+    """Gives an agent so many passages, a millisecond apart, with their vectors unless there is no
+    embedder, through the store's own functions."""
     now = datetime.now(UTC)
+    first_kept = now - timedelta(milliseconds=count)
     database, pool = database_of(folder)
 
     def add(tx: Transaction, numbers: Sequence[int]) -> None:
@@ -137,7 +138,8 @@ def fill(folder: Path, agent_id: str, count: int, words: Words, embedder: Drawn 
             )
             for number in numbers
         ]
-        ids = passages.add_all(tx, archive, agent_id, new, [now] * len(new))
+        kept = [first_kept + timedelta(milliseconds=number) for number in numbers]
+        ids = passages.add_all(tx, archive, agent_id, new, kept)
         if embedder is not None:
             made = [
                 Embedded(

@@ -69,7 +69,7 @@ async def by_words(folder: Path, count: int, number: int, *, growing: bool) -> d
 def _texts(folder: Path, number: int) -> list[str]:
     """Of so many passages, from the oldest to the newest."""
     database, pool = database_of(folder)
-    query = select(passages.c.text).order_by(passages.c.id)
+    query = select(passages.c.text).order_by(passages.c.created_at)
     rows = database.read_now(lambda tx: tx.all(query))
     database.close()
     pool.close()
@@ -88,19 +88,22 @@ async def _measured(agent: AsyncAgent, queries: Sequence[str]) -> dict[str, Any]
 
 
 async def _share_of_best(folder: Path, agent: AsyncAgent, queries: Sequence[str]) -> float | None:
-    """How much of the best `DEPTH` by the bm25 of all words is on the first page; None where no
-    text has any of them."""
+    """How much of the first page is among the best `DEPTH` by the bm25 of all words, or as good as
+    the last of them; None where no text has any of them."""
     match = MATCHING["passage"]
-    best = select(match.c.id).order_by(match.c.score.desc()).limit(DEPTH)
+    best = select(match.c.score).order_by(match.c.score.desc()).limit(DEPTH)
     database, pool = database_of(folder)
     shares = []
     for query in queries:
         asked = {"match": " OR ".join(telling_terms(query))}
         rows = await database.read(partial(Transaction.all, statement=best, parameters=asked))
         page = await agent.archive.search(query, page_size=DEPTH)
-        there = {row[0] for row in rows}
-        if there:
-            shares.append(len(there.intersection(hit.id for hit in page.hits)) / len(there))
+        if rows:
+            as_good = select(match.c.id).where(
+                match.c.id.in_([hit.id for hit in page.hits]), match.c.score >= rows[-1].score
+            )
+            shown = partial(Transaction.all, statement=as_good, parameters=asked)
+            shares.append(len(await database.read(shown)) / len(rows))
     database.close()
     pool.close()
     return fmean(shares) if shares else None
