@@ -444,3 +444,37 @@ class TestNeighbours:
         put(a="apples")
         put("bob", b="berries")
         assert self.near(database) == {"a": [], "b": []}
+
+
+def pieces(database: Database, index: str) -> int:
+    """Into how many pieces a search of that index looks."""
+    counted = text(f"SELECT count(DISTINCT segid) FROM {index}_idx")
+    return int(database.read_now(lambda tx: tx.scalar(counted)))
+
+
+def tell(database: Database, first: int, count: int) -> None:
+    """Stores so many messages in one transaction."""
+    said = {f"m{at}": f"text number {at} of many words" for at in range(first, first + count)}
+    database.write_now(lambda tx: store(tx, said, first=first))
+
+
+def test_what_is_stored_one_by_one_leaves_an_index_in_few_pieces(
+    database: Database, find: Find
+) -> None:
+    for at in range(60):
+        tell(database, at, 1)
+        assert pieces(database, "messages_fts") <= 12
+    assert find("number 59")[0] == "m59"
+    database.write_now(integrity)
+
+
+@pytest.mark.parametrize(("already", "most"), [(0, 1), (fulltext.MERGED_WHOLE, 4)])
+def test_what_is_stored_at_once_leaves_an_index_in_fewer(
+    database: Database, find: Find, already: int, most: int
+) -> None:
+    for first in range(0, already, 500):
+        tell(database, first, 500)
+    tell(database, already, fulltext.MANY_AT_ONCE)
+    assert pieces(database, "messages_fts") <= most
+    assert find(f"number {already + 5}")[0] == f"m{already + 5}"
+    database.write_now(integrity)

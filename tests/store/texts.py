@@ -41,12 +41,12 @@ def owners(tx: Transaction) -> None:
     tx.execute(filled(archives, id="archive"))
 
 
-def store(tx: Transaction, texts: dict[str, str], agent: str = "ada") -> None:
-    """Stores messages, by name, and makes them searchable."""
-    for seq, (name, words) in enumerate(texts.items()):
+def store(tx: Transaction, texts: dict[str, str], agent: str = "ada", first: int = 0) -> None:
+    """Stores messages, by name, from that number on, and makes them searchable."""
+    for seq, (name, words) in enumerate(texts.items(), first):
         owner = {"agent_id": agent, "conversation_id": f"{agent}-main"}
         tx.execute(filled(messages, id=name, seq=seq, text=words, kind="message", **owner))
-    place = enumerate(texts.items(), 1)
+    place = enumerate(texts.items(), first + 1)
     said = [Said(name, f"{agent}-main", seq, NOW, words) for seq, (name, words) in place]
     fulltext.index_messages(tx, said)
 

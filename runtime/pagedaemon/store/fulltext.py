@@ -166,6 +166,11 @@ SCHEMA: tuple[str, ...] = (
         INSERT INTO passages_fts (rowid, text) VALUES (new.number, new.text);
     END
     """,
+    # A search looks into each piece of an index: they are merged as soon as four are of one size.
+    "INSERT INTO messages_fts (messages_fts, rank) VALUES ('crisismerge', 4)",
+    "INSERT INTO messages_fts (messages_fts, rank) VALUES ('usermerge', 2)",
+    "INSERT INTO passages_fts (passages_fts, rank) VALUES ('crisismerge', 4)",
+    "INSERT INTO passages_fts (passages_fts, rank) VALUES ('usermerge', 2)",
     "CREATE VIRTUAL TABLE messages_vocab USING fts5vocab(messages_fts, 'row')",
     "CREATE VIRTUAL TABLE passages_vocab USING fts5vocab(passages_fts, 'row')",
 )
@@ -178,6 +183,16 @@ MOST_MATCHES = 1_000
 MOST_SCORED = 3_000
 """Matches that are scored and counted, of those that pass a filter the newest: SQLite's bm25 takes
 about a microsecond for each, and as long again to know whether it passes."""
+
+MANY_AT_ONCE = 100
+"""Texts from which on the index is merged further than FTS5 does by itself, when they are given to
+it in one transaction."""
+
+MERGED_WHOLE = 2_000
+"""Texts up to which the whole index is merged then, which takes as long."""
+
+MERGED_AT_ONCE = 500
+"""Pages of an index that are merged in one transaction at most: some 10 ms."""
 
 
 def _words(name: str) -> TableClause:
@@ -198,8 +213,8 @@ MESSAGE_WORDS = table(
 
 
 def _index(name: str) -> TableClause:
-    # The column that bears the table's name takes MATCH and commands.
-    return table(name, column(name, Text), column("rowid", Integer))
+    # The column that bears the table's name takes MATCH and commands, `rank` what they are given.
+    return table(name, column(name, Text), column("rowid", Integer), column("rank", Integer))
 
 
 TABLES: dict[Kind, tuple[TableClause, TableClause]] = {
@@ -223,20 +238,20 @@ class Said:
 def index_messages(tx: Transaction, said: Sequence[Said]) -> None:
     """Makes stored messages searchable by their texts, in place of what they were searchable by
     before. One statement."""
-    if said:
-        tx.execute(
-            _PUT_MESSAGE,
-            [
-                {
-                    "id": one.id,
-                    "conversation_id": one.conversation_id,
-                    "seq": one.seq,
-                    "text": as_indexed(one.text),
-                    "day": day_words(one.at),
-                }
-                for one in said
-            ],
-        )
+    if not said:
+        return
+    values = [
+        {
+            "id": one.id,
+            "conversation_id": one.conversation_id,
+            "seq": one.seq,
+            "text": as_indexed(one.text),
+            "day": day_words(one.at),
+        }
+        for one in said
+    ]
+    tx.execute(_PUT_MESSAGE, values)
+    _merge_after(tx, "message", len(values))
 
 
 def day_words(at: datetime) -> str:
@@ -280,6 +295,19 @@ def index_passages(tx: Transaction, rows: Sequence[tuple[str, str]]) -> None:
     if rows:
         values = [{"id": passage_id, "text": as_indexed(text)} for passage_id, text in rows]
         tx.execute(_PUT_PASSAGE, values)
+        _merge_after(tx, "passage", len(values))
+
+
+def _merge_after(tx: Transaction, kind: Kind, count: int) -> None:
+    """Merges pieces of an index to which so many texts were given at once. Those given one by one
+    are merged by FTS5 itself, though not as far."""
+    if count < MANY_AT_ONCE:
+        return
+    words, index = TABLES[kind]
+    if tx.scalar(select(func.max(words.c.number))) <= MERGED_WHOLE:
+        tx.execute(insert(index), {index.name: "optimize"})
+    else:
+        tx.execute(insert(index), {index.name: "merge", "rank": MERGED_AT_ONCE})
 
 
 def unindex_passages(tx: Transaction, passage_ids: Iterable[str]) -> None:

@@ -48,7 +48,8 @@ class History:
 
 
 OURS = History(
-    ("0001", "0002", "0003", "0004", "0005", "0006", "0007"), Path(__file__).parent / "migrations"
+    ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"),
+    Path(__file__).parent / "migrations",
 )
 
 # Alembic's own table, as Alembic makes it.
