@@ -194,6 +194,35 @@ class Speechless(MiniLM):
         raise EmbeddingError("out of memory", kind="unavailable")
 
 
+class Counting(MiniLM):
+    """Counts the texts that it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    async def words(self, texts: Sequence[str]) -> list[Worded]:
+        self.read += len(texts)
+        return await super().words(texts)
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [("Is the elevator out of order?", False), ("What happened to the elevator?", True)],
+)
+async def test_what_is_sure_by_words_and_cosine_is_not_read(
+    tmp_path: Path, query: str, read: bool
+) -> None:
+    embedder = Counting()
+    async with AsyncRuntime(tmp_path / "m", model="offline", embedder=embedder) as runtime:
+        agent = await runtime.agents.ensure("ada")
+        await remember(agent)
+        await runtime.reindex()
+        page = await agent.archive.search(query, sure=True)
+        assert any("lift" in hit.text for hit in page.hits)
+        assert (embedder.read > 0) == read
+
+
 async def test_where_nothing_can_be_read_closely_cosines_decide(tmp_path: Path) -> None:
     async with AsyncRuntime(tmp_path / "m", model="offline", embedder=Speechless()) as runtime:
         agent = await runtime.agents.ensure("ada")

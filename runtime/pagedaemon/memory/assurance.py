@@ -58,7 +58,7 @@ LEAST = 0.32
 """The least of both that counts as an answer, where the nearest is not near enough by itself."""
 
 LEAST_COVERED = 0.23
-"""The least coverage that does where there are no cosines."""
+"""The least coverage that does where there are no cosines, and where one is a sure one."""
 
 
 DIGITS = 4
@@ -85,21 +85,25 @@ def doubt(
     kind: fulltext.Kind,
     words: str,
     best: Sequence[str],
+    near: Near,
     *,
     speakers: Collection[str] = (),
 ) -> Doubt | None:
-    """What of the best hits has to be read closely; None where their words say enough.
+    """What of the best hits has to be read closely; None where their words say enough, or these and
+    their cosines.
 
     Args:
         words: the query.
         best: ids of the first hits.
+        near: with their cosines.
         speakers: who spoke in them. That somebody is named who speaks in a conversation says
             nothing of what was said there.
     """
     asked = _weighed(tx, kind, words, speakers)
     if not asked.weights:
         return None
-    if max(asking.coverage(tx, kind, asked, best).values(), default=1.0) >= PLAIN:
+    covered = max(asking.coverage(tx, kind, asked, best).values(), default=1.0)
+    if covered >= PLAIN or (covered >= LEAST_COVERED and _is_sure(best, near)):
         return None
     if _lacking(tx, kind, words, asked, best):
         return None
@@ -261,6 +265,13 @@ def _signed(tx: Transaction, kind: fulltext.Kind, words: str, best: Sequence[str
     signs = terms.signs(words)
     texts = fulltext.own_texts(tx, kind, best, terms.MOST_CHARACTERS) if signs else {}
     return any(sign in text for sign in signs for text in texts.values())
+
+
+def _is_sure(best: Sequence[str], near: Near) -> bool:
+    """Whether one of these is so near that it is likely an answer. Where what was found has words
+    of the query too, reading has hidden 5 of 309 that were read, three of them answers."""
+    cosines = [near.cosines[one] for one in best if one in near.cosines]
+    return near.sure is not None and max(cosines, default=near.sure - 1) >= near.sure
 
 
 def _likely(covered: Mapping[str, float], near: Near) -> bool:

@@ -128,7 +128,7 @@ def doubtful_passages(
     if not best or _dated(best):
         return None
     asked = _beside(Then.of(tx, RECORDS, words, given, given.now), words)
-    return doubt(tx, "passage", asked, [hit.id for hit in best]) if asked else None
+    return doubt(tx, "passage", asked, [hit.id for hit in best], near) if asked else None
 
 
 Pages = Callable[[int, int], tuple[list[Hit], int]]
@@ -235,7 +235,7 @@ def doubtful_messages(
         return None
     asked = _beside(Then.of(tx, MESSAGES, words, given, now), words)
     ids = [hit.message.id for hit in best]
-    return doubt(tx, "message", asked, ids, speakers=_speakers(best)) if asked else None
+    return doubt(tx, "message", asked, ids, near, speakers=_speakers(best)) if asked else None
 
 
 def _messages(
