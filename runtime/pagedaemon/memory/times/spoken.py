@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from typing import NamedTuple
 
 from pagedaemon.memory.times.names import Named, names
@@ -60,8 +61,18 @@ def without_time(words: str, now: datetime, zone: tzinfo) -> str:
     return f"{_PART.sub('', words[: said.start])} {words[said.stop :]}"
 
 
+def may_name_a_time(words: str) -> bool:
+    """Whether anything can be found: all names have a figure or one of a few words. Most queries
+    have neither, and to look for all names takes longer than ranking does."""
+    if _FIGURE.search(words) is not None:
+        return True
+    said = set(_WORD.findall(words.casefold()))
+    return not _TELLING.isdisjoint(said) or not (_UNITS.isdisjoint(said) or _WHICH.isdisjoint(said))
+
+
+@lru_cache(maxsize=100)  # A search asks for both, and one that has to be sure more than once.
 def _first(words: str, now: datetime, zone: tzinfo) -> tuple[_Said, Meant] | None:
-    if not _may_name_a_time(words):
+    if not may_name_a_time(words):
         return None
     today = now.astimezone(zone).date()
     said = list(_spans(words, today, southern=_southern(zone)))
@@ -77,15 +88,6 @@ def _first(words: str, now: datetime, zone: tzinfo) -> tuple[_Said, Meant] | Non
         number = None if words.strip(" ?!.") == one.number else one.number
         return one, Meant(begin, end, number)
     return None
-
-
-def _may_name_a_time(words: str) -> bool:
-    """Whether anything can be found: all names have a figure or one of a few words. Most queries
-    have neither, and to look for all names takes longer than ranking does."""
-    if _FIGURE.search(words) is not None:
-        return True
-    said = set(_WORD.findall(words.casefold()))
-    return not _TELLING.isdisjoint(said) or not (_UNITS.isdisjoint(said) or _WHICH.isdisjoint(said))
 
 
 _FIGURE = re.compile(r"\d")

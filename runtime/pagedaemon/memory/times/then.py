@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
@@ -104,7 +104,7 @@ class Then(Generic[F]):
         """None where the words name no time, seen from `now`, or a number that may be no year, and
         nothing was said in it."""
         # Most queries name none, and the agent's zone need not be read for them.
-        if now is None or spoken.meant(words, now, UTC) is None:
+        if now is None or not spoken.may_name_a_time(words):
             return None
         there = zone(agent_rows.require(tx, given.agent_id).settings.timezone)
         meant = spoken.meant(words, now, there)
