@@ -110,7 +110,14 @@ def test_weights_decide_and_are_relative() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"keywords": -1}, {"keywords": 0, "meaning": 0}, {"episode": -1}, {"candidates": 0}]
+    "wrong",
+    [
+        {"keywords": -1},
+        {"keywords": 0, "meaning": 0},
+        {"episode": -1},
+        {"candidates": 0},
+        {"words_alone": 0},
+    ],
 )
 def test_a_ranking_that_cannot_work_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
@@ -446,5 +453,23 @@ def test_equals_stand_newest_first(store: Database) -> None:
         given = MessageFilter("agent-1")
         hits, _ = find_messages(tx, "?", given, offset=0, limit=9, near=alike, ranking=PLAIN)
         assert [hit.message.id for hit in hits] == ["message-4", "message-3", "message-0"]
+
+    store.read_now(work)
+
+
+def test_fewer_are_ranked_where_nothing_is_near(store: Database) -> None:
+    """By the scores: of what is not ranked it is 0."""
+
+    def ranked(tx: Transaction, found: Near | None) -> int:
+        given, ranking = PassageFilter("agent-1", NOON), Ranking(candidates=4, words_alone=2)
+        hits, total = find_passages(
+            tx, "lin tea boat", given, offset=0, limit=9, near=found, ranking=ranking
+        )
+        assert total == len(hits) == 4
+        return sum(hit.score > 0 for hit in hits)
+
+    def work(tx: Transaction) -> None:
+        assert ranked(tx, None) == ranked(tx, Near({}, "exact")) == 2
+        assert ranked(tx, near(tx, t0=0.9)) == 4
 
     store.read_now(work)

@@ -17,6 +17,7 @@ from pagedaemon.store.spelling import (
     MOST_READ,
     TOO_MANY,
     _apart_by_one,
+    _is_slip,
     compounds,
     slips,
 )
@@ -158,6 +159,16 @@ def test_every_edit_of_a_word_is_one_edit_away(word: str, data: st.DataObject) -
     swapped = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
     for other in (put_in, changed, left_out, swapped):
         assert _apart_by_one(word, other)
+
+
+@given(st.text("abc", min_size=5, max_size=8), st.text("abc", min_size=4, max_size=8))
+def test_what_is_passed_over_at_a_glance_is_no_slip(word: str, rest: str) -> None:
+    stem = f"{word[0]}{rest}"
+    near = any(
+        _apart_by_one(begin, stem)
+        for begin in (word[:size] for size in range(max(5, len(word) - 3), len(word) + 1))
+    )
+    assert _is_slip(word, stem) or not near
 
 
 def test_the_words_of_most_texts_come_first_and_few_in_all(database: Database, put: Put) -> None:

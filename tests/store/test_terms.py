@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pagedaemon.store.terms import (
     LONGEST_WORD,
@@ -80,3 +82,8 @@ def test_what_has_no_spaces_is_indexed_as_pairs_and_its_last_character() -> None
     assert as_indexed("in 東京都 now").split() == ["in", "東京", "京都", "都", "now"]
     assert words_of("It's 東京, 5_6") == ["It", "s", "東京", "京", "5", "6"]
     assert [has_unspaced(text) for text in ("東", "ก", "Zürich", "")] == [True, True, False, False]
+
+
+@given(st.text(st.characters(max_codepoint=127, exclude_characters='"'), max_size=100))
+def test_a_query_in_ascii_is_cut_as_any_other(query: str) -> None:
+    assert [*query_terms(query), '"é"'] == query_terms(f"{query} é")

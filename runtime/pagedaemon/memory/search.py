@@ -68,6 +68,10 @@ class Ranking:
     """That it is no question itself."""
     candidates: int = 100
     """How many are ranked from either side."""
+    words_alone: int = 70
+    """How many are ranked where nothing was found by meaning. On the open LoCoMo conversations
+    recall@10 without a model is 0.817 with 70, in a tenth less time than with 100 (0.819); 0.812
+    with 60."""
     newer_first: bool = True
     """Whether what is newer than the best hit and about the same comes before it: `succession`."""
     repeats_last: bool = True
@@ -77,8 +81,8 @@ class Ranking:
     def __post_init__(self) -> None:
         if min(asdict(self).values()) < 0 or self.keywords + self.meaning <= 0:
             raise InvalidInput(f"weights are 0 or more, and that of words or meaning above: {self}")
-        if self.candidates < 1:
-            raise InvalidInput(f"at least 1 candidate is ranked, not {self.candidates}")
+        if min(self.candidates, self.words_alone) < 1:
+            raise InvalidInput(f"at least 1 candidate is ranked: {self}")
 
 
 DEFAULT = Ranking()
@@ -146,7 +150,7 @@ def fuse(
         if candidate in by_meaning:
             parts["meaning"] = (1 - share) * by_meaning[candidate]
         scored.append(Scored(candidate, sum(parts.values()), parts))
-    return sorted(scored, key=lambda one: -one.score)
+    return sorted(scored, key=itemgetter(1), reverse=True)
 
 
 _NONE: Mapping[str, ByWords] = MappingProxyType({})
@@ -197,11 +201,12 @@ def in_context(
     whole = 1 + sum(weights)
     ranked = []
     for one in scored:
-        _, own, day = found.get(one.id, _UNMATCHED)
-        standing = around[one.id]
+        here = one.id
+        _, own, day = found.get(here, _UNMATCHED)
+        standing = around[here]
         beside = (
             own / most_own,
-            day / most_day if of_then is None else of_then.holds(one.id, places[one.id].at),
+            day / most_day if of_then is None else of_then.holds(here, places[here].at),
             standing.speaker,
             standing.episode,
             standing.beside,
@@ -209,8 +214,7 @@ def in_context(
             standing.length,
             standing.statement,
         )
-        score = (one.score + sum(map(mul, weights, beside))) / whole
-        ranked.append((score, one, beside))
+        ranked.append(((one.score + sum(map(mul, weights, beside))) / whole, one, beside))
     ranked.sort(key=itemgetter(0), reverse=True)
     shown = [
         Scored(one.id, score, _parts(one, weights, beside, whole))
@@ -226,9 +230,9 @@ def _parts(
     one: Scored, weights: Sequence[float], beside: Sequence[float], whole: float
 ) -> dict[str, float]:
     parts = {name: part / whole for name, part in one.parts.items()}
-    for name, weight, value in zip(_BESIDE, weights, beside, strict=True):
-        if weight * value:
-            parts[name] = weight * value / whole
+    for name, part in zip(_BESIDE, map(mul, weights, beside), strict=True):
+        if part:
+            parts[name] = part / whole
     return parts
 
 
@@ -471,9 +475,10 @@ def _page(
     # Who names a time asks for all of it, and not for what has a sign.
     matches = searched.matches(tx, words, signs=then is None)
     floor = least.where(bool(matches.scores))
-    said = [] if then is None else then.candidates(ranking.candidates)
+    most = ranking.candidates if near.cosines else ranking.words_alone
+    said = [] if then is None else then.candidates(most)
     named = dict.fromkeys([*near.cosines, *said])
-    found = searched.chosen(tx, words, matches, named, ranking.candidates)
+    found = searched.chosen(tx, words, matches, named, most)
     meaning = {one: near.cosines[one] for one in found.near if one in near.cosines}
     far = {
         one
@@ -484,13 +489,16 @@ def _page(
     alike = {one.id for one in fused}
     fused += [Scored(one, 0.0, _NO_PARTS) for one in said if one not in alike]
     ranked = placed(fused, found.keywords, far)
-    known = {one.id for one in ranked}
-    by_words = found.keywords.keys() | matches.scores.keys()
-    beside = [one for one in known if one not in by_words]
-    left = [one for one in matches.scores if one not in known]
+    beside = [
+        one.id for one in ranked if one.id not in matches.scores and one.id not in found.keywords
+    ]
     matching = matches.total + len(beside)
     total = matching if then is None else matching + then.beyond(beside)
     shown = ranked[offset : offset + limit]
+    if len(shown) == limit:
+        return shown, total
+    known = {one.id for one in ranked}
+    left = [one for one in matches.scores if one not in known]
     begin, end = offset - len(ranked), offset + limit - len(ranked)
     shown += [_by_words(one) for one in left[max(0, begin) : max(0, end)]]
     listed = [*known, *left]

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 PAUSE = timedelta(hours=1)
 """What was said in a conversation within so long of what was said before is of one episode."""
 
 BEST_OF_EPISODE = 3
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 USUAL_LENGTH = 100
 """Characters of an everyday message."""
@@ -76,28 +78,30 @@ def standings(
         places: of each of them.
         words: the query.
     """
-    named = _named((place.speaker for place in places.values()), words)
+    named = _named({place.speaker for place in places.values()}, words)
     found: dict[str, Standing] = {}
     episode: list[tuple[float, Standing]] = []
-    last: Place | None = None
+    last, last_number, until = "", 0, _NEVER
     in_order = [(*places[one][:2], places[one].number, at, one) for at, one in enumerate(scores)]
     in_order.sort()
-    for *_, one in in_order:
-        place, score = places[one], scores[one]
-        length = _LENGTHS[min(place.length, LONG)]
-        standing = Standing(place.speaker in named, length, not _asks(place.tail))
-        if last is not None and _together(last, place):
-            before, previous = episode[-1]
-            if place.before == last.number:
-                standing.beside = before
+    for conversation, at, number, _, one in in_order:
+        _, _, speaker, _, before, length, tail = places[one]
+        score = scores[one]
+        standing = Standing(
+            float(speaker in named), _LENGTHS[min(length, LONG)], float(not _asks(tail))
+        )
+        if conversation == last and at <= until:
+            if before == last_number:
+                answer, previous = episode[-1]
+                standing.beside = answer
                 previous.beside = max(previous.beside, score)
-                standing.answer = 0.0 if previous.statement else before
+                standing.answer = 0.0 if previous.statement else answer
         else:
             _close(episode)
             episode = []
         episode.append((score, standing))
         found[one] = standing
-        last = place
+        last, last_number, until = conversation, number, at + PAUSE
     _close(episode)
     return found
 
@@ -117,9 +121,7 @@ def _asks(tail: str) -> bool:
 def _named(speakers: Iterable[str], words: str) -> set[str]:
     asked = set(_WORD.findall(words.casefold()))
     return {
-        speaker
-        for speaker in set(speakers)
-        if asked.intersection(_WORD.findall(speaker.casefold()))
+        speaker for speaker in speakers if asked.intersection(_WORD.findall(speaker.casefold()))
     }
 
 
@@ -129,11 +131,8 @@ _LENGTHS = tuple(
 """What `Standing.length` is, by characters."""
 
 
-def _together(last: Place, place: Place) -> bool:
-    return last.conversation_id == place.conversation_id and place.at - last.at <= PAUSE
-
-
 def _close(episode: Sequence[tuple[float, Standing]]) -> None:
     best = sorted((score for score, _ in episode), reverse=True)[:BEST_OF_EPISODE]
+    mean = sum(best) / len(best) if best else 0.0
     for _, standing in episode:
-        standing.episode = sum(best) / len(best)
+        standing.episode = mean

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, FromClause, Select, Subquery, Table, bindparam, func, select
@@ -252,10 +253,11 @@ class Searched:
         self, tx: Transaction, words: str, found: Matches, near: Collection[str], limit: int
     ) -> Candidates:
         """`candidates` among what is known to match."""
-        scores, named = found.scores, set(near)
-        keywords = {
-            one: scores[one] for place, one in enumerate(scores) if place < limit or one in named
-        }
+        scores = found.scores
+        keywords = dict(islice(scores.items(), limit))
+        if near and len(scores) > limit:
+            named = set(near)
+            keywords.update(one for one in islice(scores.items(), limit, None) if one[0] in named)
         there = self.there(tx, near)
         unread = [one for one in there if one not in scores]
         if found.asked is not None and found.total > len(scores) and unread:
@@ -308,7 +310,7 @@ def _scored(match: Subquery) -> tuple[ColumnElement[Any], ...]:
 
 
 def _scores(rows: Sequence[AnyRow]) -> dict[str, ByWords]:
-    return {row[0]: ByWords(row[1], row[2], row[3]) for row in rows}
+    return {one: ByWords(score, own, day) for one, score, own, day in rows}
 
 
 @lru_cache(maxsize=256)

@@ -198,7 +198,11 @@ def _best(found: Iterable[Found]) -> list[Found]:
 
 
 def _is_slip(word: str, stem: str) -> bool:
-    """Whether a word, or its beginning as stemming leaves it, is one slip from a stem."""
+    """Whether a word, or its beginning as stemming leaves it, is one slip from a stem that has the
+    same first character."""
+    kept = word[1:3]
+    if stem[1] not in kept and stem[2] not in kept:
+        return False  # wherever the slip is, it leaves one of them
     for size in range(len(stem) - 1, len(stem) + 2):
         if LEAST <= size <= len(word) and len(word) - size <= _ENDING:
             begin = word[:size]
