@@ -72,6 +72,7 @@ HEAVY = [
     "pagedaemon.loop",
     "pagedaemon.memory.embedding",
     "pagedaemon.memory.meaning",
+    "pagedaemon.memory.ranking",
     "pagedaemon.memory.search",
     "pagedaemon.scheduler",
     "pagedaemon.testing",

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from pagedaemon.memory.search import DEFAULT
+from pagedaemon.memory.ranking import DEFAULT
 
 if TYPE_CHECKING:
     import numpy as np

@@ -24,7 +24,7 @@ from figures import needed, table, write_json
 from pagedaemon.cli.evaluation import answers
 from pagedaemon.cli.labelled import Asked, World, measures, read
 from pagedaemon.memory import presets
-from pagedaemon.memory.search import DEFAULT
+from pagedaemon.memory.ranking import DEFAULT
 
 DATA = Path(__file__).with_name("data") / "now_then.jsonl"
 

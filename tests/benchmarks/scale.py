@@ -26,7 +26,7 @@ from archives import (
 )
 from sqlalchemy import func, select
 
-from pagedaemon.memory.search import DEFAULT
+from pagedaemon.memory.ranking import DEFAULT
 from pagedaemon.store import passages as rows
 from pagedaemon.store import vectors
 from pagedaemon.store.index.finder import Found, IndexMode, VectorIndex

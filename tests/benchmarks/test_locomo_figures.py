@@ -9,7 +9,7 @@ from pathlib import Path
 
 import fusion
 
-from pagedaemon.memory.search import DEFAULT
+from pagedaemon.memory.ranking import DEFAULT
 
 SCRIPT = Path(__file__).with_name("locomo.py")
 

@@ -61,7 +61,7 @@ async def nearby(meaning: Nearby | None, words: str | None, allowed: Allowed) ->
     # What has neither a letter nor a digit means nothing that could be near.
     if meaning is None or words is None or match_expression(words) is None:
         return None
-    from pagedaemon.memory.search import DEFAULT
+    from pagedaemon.memory.ranking import DEFAULT
 
     return await meaning.near(words, allowed, DEFAULT.candidates)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from pagedaemon.memory.search import Scored
+from pagedaemon.memory.ranking import Scored
 
 NEUTRAL = 5.0
 """The importance of what nobody has rated, from 1 to 10."""

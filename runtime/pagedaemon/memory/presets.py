@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TypeVar
@@ -18,15 +18,8 @@ from pagedaemon.memory.formulas import (
     RecentConfident,
     Remembered,
 )
-from pagedaemon.memory.search import (
-    DEFAULT,
-    Near,
-    Ranking,
-    Scored,
-    find_messages,
-    find_passages,
-    surer,
-)
+from pagedaemon.memory.ranking import DEFAULT, Ranking, Scored
+from pagedaemon.memory.search import Floors, Near, find_messages, find_passages
 from pagedaemon.memory.succession import names_in, names_of
 from pagedaemon.memory.times.then import MESSAGES, RECORDS, F, Then
 from pagedaemon.store import fulltext
@@ -97,7 +90,7 @@ def search_passages(
             `doubtful_passages`.
         near_repeats: as `find_passages`; no formula has it.
     """
-    least = _Floors.of(near, floor, sure)
+    least = Floors.of(near, floor, sure=sure)
     page = _passages(tx, words, given, ranking, near, least, near_repeats)
     hits, total = page(offset, limit)
     if not sure or words is None or not total or isinstance(preset(ranking), RecentConfident):
@@ -122,7 +115,7 @@ def doubtful_passages(
     """What has to be read closely before a sure search; None if nothing has."""
     if isinstance(preset(ranking), RecentConfident):
         return None
-    least = _Floors.of(near, None, sure=True)
+    least = Floors.of(near, None, sure=True)
     page = _passages(tx, words, given, ranking, near, least, near_repeats)
     best = page(0, LOOKED_AT)[0]
     if not best or _dated(best):
@@ -141,7 +134,7 @@ def _passages(
     given: PassageFilter,
     ranking: str,
     near: Near | None,
-    least: _Floors,
+    least: Floors,
     near_repeats: float | None,
 ) -> Pages[PassageRow]:
     chosen = preset(ranking)
@@ -160,8 +153,7 @@ def _passages(
                 offset=offset,
                 limit=limit,
                 near=near,
-                floor=least.alone,
-                floor_beside_words=least.beside_words,
+                least=least,
                 ranking=chosen if isinstance(chosen, Ranking) else DEFAULT,
                 near_repeats=near_repeats,
             )
@@ -178,7 +170,7 @@ def _passages_by(
     offset: int,
     limit: int,
     near: Near | None,
-    least: _Floors,
+    least: Floors,
 ) -> tuple[list[PassageRow], int]:
     relevance = _relevance(tx, passage_rows.searched(given), words, near, least, formula)
     rows_of = passage_rows.by_ids(tx, list(relevance))
@@ -213,7 +205,7 @@ def search_messages(
     oldest_first: bool = False,
 ) -> tuple[list[MessageHit], int]:
     """The same of messages, which nobody rates and whose last use is when they were said."""
-    least = _Floors.of(near, floor, sure)
+    least = Floors.of(near, floor, sure=sure)
     page = _messages(tx, words, given, ranking, now, near, least, oldest_first)
     hits, total = page(offset, limit)
     if not sure or words is None or not total:
@@ -229,7 +221,7 @@ def doubtful_messages(
     tx: Transaction, words: str, near: Near, *, given: MessageFilter, ranking: str, now: datetime
 ) -> Doubt | None:
     """What has to be read closely before a sure search; None if nothing has."""
-    least = _Floors.of(near, None, sure=True)
+    least = Floors.of(near, None, sure=True)
     best = _messages(tx, words, given, ranking, now, near, least)(0, LOOKED_AT)[0]
     if not best or _dated(best):
         return None
@@ -245,7 +237,7 @@ def _messages(
     ranking: str,
     now: datetime,
     near: Near | None,
-    least: _Floors,
+    least: Floors,
     oldest_first: bool = False,
 ) -> Pages[MessageHit]:
     chosen = preset(ranking, of="messages")
@@ -260,8 +252,7 @@ def _messages(
                 offset=offset,
                 limit=limit,
                 near=near,
-                floor=least.alone,
-                floor_beside_words=least.beside_words,
+                least=least,
                 ranking=chosen if isinstance(chosen, Ranking) else DEFAULT,
                 oldest_first=oldest_first,
                 now=now,
@@ -311,7 +302,7 @@ def _messages_by(
     offset: int,
     limit: int,
     near: Near | None,
-    least: _Floors,
+    least: Floors,
 ) -> tuple[list[MessageHit], int]:
     relevance = _relevance(tx, message_rows.searched(given), words, near, least, formula)
     texts = fulltext.own_texts(tx, "message", list(relevance), READ)
@@ -328,26 +319,12 @@ def _messages_by(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Floors:
-    """The least cosines of a hit that no word found: where none found anything, and beside such."""
-
-    alone: float | None
-    beside_words: float | None
-
-    @classmethod
-    def of(cls, near: Near | None, floor: float | None, sure: bool) -> _Floors:
-        if sure and floor is None and near is not None:
-            return cls(near.floor, surer(near))
-        return cls(floor, None)
-
-
 def _relevance(
     tx: Transaction,
     searched: Searched,
     words: str,
     near: Near | None,
-    least: _Floors,
+    least: Floors,
     formula: Formula,
 ) -> dict[str, float]:
     """Of the candidates: the nearest, then the best by words. What words alone found is as far as
@@ -360,8 +337,7 @@ def _relevance(
         scores = {one: matches.scores[one].score for one in by_words}
         most = max(scores.values(), default=0.0)
         return {one: score / most if most > 0 else 1.0 for one, score in scores.items()}
-    beside = matches.scores and least.beside_words is not None
-    floor = least.beside_words if beside else least.alone
+    floor = least.where(bool(matches.scores))
     kept = [
         one for one in found.near if floor is None or cosines[one] >= floor or one in found.keywords
     ]
