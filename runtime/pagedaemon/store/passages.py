@@ -27,6 +27,7 @@ from pagedaemon.clock import new_id
 from pagedaemon.messages import Label
 from pagedaemon.store import fulltext, outbox, vectors
 from pagedaemon.store.candidates import Allowed, Searched, Shape, as_list, listed
+from pagedaemon.store.listing import Listed, Listing
 from pagedaemon.store.tables import (
     agent_archives,
     archives,
@@ -372,7 +373,7 @@ def in_order(
     conditions = [_CONDITIONS[name] for name in values]
     query = select(*_COLUMNS).where(*conditions).order_by(*_newest_first(passages))
     rows = tx.all(query.offset(offset).limit(limit), values)
-    return _passages(tx, rows), count(tx, given)
+    return _passages(tx, rows), passing(given).count(tx)
 
 
 def told_within(
@@ -382,42 +383,15 @@ def told_within(
     return replace(given, told_from=start, told_before=end)
 
 
-def newest(tx: Transaction, given: PassageFilter, *, limit: int) -> list[str]:
-    """Ids of the passages that pass a filter and tell of what was last."""
+@lru_cache(maxsize=64)
+def _listing(fields: tuple[str, ...]) -> Listing:
+    return Listing(passages, [_CONDITIONS[name] for name in fields], _TOLD_LAST)
+
+
+def passing(given: PassageFilter) -> Listed:
+    """The passages that pass a filter, first what tells of what was last."""
     values = _given(given)
-    query = select(passages.c.id).where(*(_CONDITIONS[name] for name in values))
-    return [row[0] for row in tx.all(query.order_by(*_TOLD_LAST).limit(limit), values)]
-
-
-def count(tx: Transaction, given: PassageFilter) -> int:
-    """How many passages pass a filter."""
-    values = _given(given)
-    conditions = [_CONDITIONS[name] for name in values]
-    return int(tx.scalar(select(func.count()).select_from(passages).where(*conditions), values))
-
-
-def not_found(
-    tx: Transaction,
-    given: PassageFilter,
-    words: str,
-    *,
-    without: Sequence[str],
-    offset: int,
-    limit: int,
-) -> list[str]:
-    """Ids of passages that pass a filter and match by none of these words, as `newest`.
-
-    Args:
-        without: ids that are left out too.
-    """
-    unmatched, values = searched(given).without(tx, words, passages.c.id)
-    conditions = [_CONDITIONS[name] for name in _given(given)]
-    conditions.append(passages.c.id.not_in(select(listed("without").c.value)))
-    conditions += unmatched
-    query = select(passages.c.id).where(*conditions).order_by(*_TOLD_LAST)
-    page = {"without": as_list(without), "offset": offset, "limit": limit}
-    paged = query.limit(bindparam("limit")).offset(bindparam("offset"))
-    return [row[0] for row in tx.all(paged, {**values, **page})]
+    return Listed(_listing(tuple(values)), values, searched(given))
 
 
 def searched(given: PassageFilter) -> Searched:

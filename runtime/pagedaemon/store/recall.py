@@ -25,6 +25,7 @@ from pagedaemon.messages import Message, Role
 from pagedaemon.store import fulltext
 from pagedaemon.store.candidates import Allowed, Searched, Shape, as_list, listed
 from pagedaemon.store.conversations import message_columns, message_of
+from pagedaemon.store.listing import Listed, Listing
 from pagedaemon.store.tables import messages
 from pagedaemon.store.transaction import Transaction
 
@@ -126,7 +127,7 @@ def in_order(
     order = _OLDEST_FIRST if oldest_first else _NEWEST_FIRST
     query = select(*_columns()).where(*conditions).order_by(*order)
     rows = tx.all(query.offset(offset).limit(limit), values)
-    return [MessageHit(*_parted(row), 0.0) for row in rows], count(tx, given)
+    return [MessageHit(*_parted(row), 0.0) for row in rows], passing(given).count(tx)
 
 
 def said_within(
@@ -143,41 +144,15 @@ def said_within(
     )
 
 
-def newest(tx: Transaction, given: MessageFilter, *, limit: int) -> list[str]:
-    """Ids of the newest messages that pass a filter."""
+@lru_cache(maxsize=512)
+def _listing(fields: tuple[str, ...]) -> Listing:
+    return Listing(messages, [_CONDITIONS[name] for name in fields], _NEWEST_FIRST)
+
+
+def passing(given: MessageFilter) -> Listed:
+    """The messages that pass a filter, newest first."""
     values = _values(given)
-    query = select(messages.c.id).where(*(_CONDITIONS[name] for name in values))
-    return [row[0] for row in tx.all(query.order_by(*_NEWEST_FIRST).limit(limit), values)]
-
-
-def count(tx: Transaction, given: MessageFilter) -> int:
-    """How many messages pass a filter."""
-    values = _values(given)
-    conditions = [_CONDITIONS[name] for name in values]
-    return int(tx.scalar(select(func.count()).select_from(messages).where(*conditions), values))
-
-
-def not_found(
-    tx: Transaction,
-    given: MessageFilter,
-    words: str,
-    *,
-    without: Sequence[str],
-    offset: int,
-    limit: int,
-) -> list[str]:
-    """Ids of messages that pass a filter and match by none of these words, newest first.
-
-    Args:
-        without: ids that are left out too.
-    """
-    unmatched, values = searched(given).without(tx, words, messages.c.id)
-    conditions = [_CONDITIONS[name] for name in _values(given)]
-    conditions.append(messages.c.id.not_in(select(listed("without").c.value)))
-    conditions += unmatched
-    query = select(messages.c.id).where(*conditions).order_by(*_NEWEST_FIRST)
-    paged = query.offset(offset).limit(limit)
-    return [row[0] for row in tx.all(paged, {**values, "without": as_list(without)})]
+    return Listed(_listing(tuple(values)), values, searched(given))
 
 
 def searched(given: MessageFilter) -> Searched:

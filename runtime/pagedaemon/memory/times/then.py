@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from pagedaemon.clock import zone
 from pagedaemon.memory.times import spoken
@@ -17,30 +17,13 @@ from pagedaemon.store import passages as passage_rows
 from pagedaemon.store import recall as message_rows
 from pagedaemon.store.candidates import Matches, Searched
 from pagedaemon.store.function_words import says_little
+from pagedaemon.store.listing import Listed
 from pagedaemon.store.passages import PassageFilter
 from pagedaemon.store.recall import MessageFilter
 from pagedaemon.store.terms import words_of
 from pagedaemon.store.transaction import Transaction
 
 F = TypeVar("F", bound=MessageFilter | PassageFilter)
-G = TypeVar("G", contravariant=True)
-
-
-class _Newest(Protocol[G]):
-    def __call__(self, tx: Transaction, given: G, *, limit: int) -> list[str]: ...
-
-
-class _NotFound(Protocol[G]):
-    def __call__(
-        self,
-        tx: Transaction,
-        given: G,
-        words: str,
-        *,
-        without: Sequence[str],
-        offset: int,
-        limit: int,
-    ) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -49,25 +32,13 @@ class Told(Generic[F]):
 
     within: Callable[[F, datetime | None, datetime | None], F]
     searched: Callable[[F], Searched]
-    count: Callable[[Transaction, F], int]
-    newest: _Newest[F]
-    not_found: _NotFound[F]
+    passing: Callable[[F], Listed]
 
 
 MESSAGES = Told[MessageFilter](
-    message_rows.said_within,
-    message_rows.searched,
-    message_rows.count,
-    message_rows.newest,
-    message_rows.not_found,
+    message_rows.said_within, message_rows.searched, message_rows.passing
 )
-RECORDS = Told[PassageFilter](
-    passage_rows.told_within,
-    passage_rows.searched,
-    passage_rows.count,
-    passage_rows.newest,
-    passage_rows.not_found,
-)
+RECORDS = Told[PassageFilter](passage_rows.told_within, passage_rows.searched, passage_rows.passing)
 """Whose time is when what they tell of was, or else when they were kept."""
 
 _OF_TALK = frozenset(
@@ -119,7 +90,7 @@ class Then(Generic[F]):
     @cached_property
     def empty(self) -> bool:
         """Whether nothing was said then."""
-        return not self.told.newest(self.tx, self.within, limit=1)
+        return not self._passing.newest(self.tx, 1)
 
     @property
     def asks_for_all(self) -> bool:
@@ -129,19 +100,19 @@ class Then(Generic[F]):
         )
 
     @cached_property
-    def _searched(self) -> Searched:
-        return self.told.searched(self.within)
+    def _passing(self) -> Listed:
+        return self.told.passing(self.within)
 
     @cached_property
     def _matches(self) -> Matches:
-        return self._searched.matches(self.tx, self.words, signs=False)
+        return self._passing.searched.matches(self.tx, self.words, signs=False)
 
     def candidates(self, most: int) -> list[str]:
         """Ids of the best of them by words, and of the newest, so many of either."""
         best = list(self._matches.scores)[:most]
         if self.meant.number is not None:
             return best
-        return list(dict.fromkeys([*best, *self.told.newest(self.tx, self.within, limit=most)]))
+        return list(dict.fromkeys([*best, *self._passing.newest(self.tx, most)]))
 
     def holds(self, one: str, at: datetime) -> float:
         """How well what has this id fits the time, from 0 to 1. Where that is a number, what says
@@ -161,11 +132,11 @@ class Then(Generic[F]):
         """How many of them no word finds, beside those with these ids, which none finds either."""
         if self.meant.number is not None:
             return 0
-        there = self._searched.there(self.tx, found)
-        return self.told.count(self.tx, self.within) - self._matches.total - len(there)
+        there = self._passing.searched.there(self.tx, found)
+        return self._passing.count(self.tx) - self._matches.total - len(there)
 
     def rest(self, without: Sequence[str], *, offset: int, limit: int) -> list[str]:
         """Ids of those that no word finds, without these, newest first."""
-        return self.told.not_found(
-            self.tx, self.within, self.words, without=without, offset=offset, limit=limit
+        return self._passing.not_found(
+            self.tx, self.words, without=without, offset=offset, limit=limit
         )
