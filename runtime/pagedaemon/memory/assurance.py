@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pagedaemon.memory import naming
 from pagedaemon.memory.search import Near
 from pagedaemon.memory.times.spans import MONTHS, WEEKDAYS
-from pagedaemon.store import asking, fulltext, terms
+from pagedaemon.store import asking, fulltext, terms, vectors
 from pagedaemon.store.function_words import plain, says_little
 from pagedaemon.store.transaction import Transaction
 
@@ -186,7 +186,7 @@ def _covered(weights: Mapping[str, float], asked: Worded, said: Sequence[Worded]
     there = np.concatenate([one.vectors for one in said])
     if not len(there) or not asked.words:
         return None
-    nearest = (asked.vectors @ there.T).max(axis=1)
+    nearest = vectors.products(asked.vectors, there).max(axis=1)
     rows: dict[str, list[int]] = {}
     for place, word in enumerate(asked.words):
         rows.setdefault(plain(word), []).append(place)

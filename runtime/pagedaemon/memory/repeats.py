@@ -20,8 +20,7 @@ from pagedaemon.store.transaction import Transaction
 from pagedaemon.store.vectors import Embedded, Vector
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 ASKED = 16
 """The nearest records that are compared with a new one."""
@@ -229,7 +228,7 @@ class _Compared:
         if not ids:
             return {}
         firsts = np.stack([self._pieces[one][0] for one in self._seen])
-        near = _products(firsts) >= self._least
+        near = vectors.products(firsts, firsts) >= self._least
         np.fill_diagonal(near, val=False)
         if not near[begin:].any():
             return {}
@@ -274,20 +273,6 @@ class _Compared:
         if one not in self._wordings:
             self._wordings[one] = Wording.of(self._texts[one])
         return self._wordings[one]
-
-
-def _products(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What `rows @ rows.T` gives, in pieces so small that a linear algebra library takes no threads
-    for them, which spin for a while afterwards: 2.2 ms of CPU for 60 rows in place of 0.1."""
-    import numpy as np
-
-    count = len(rows)
-    found = np.empty((count, count), np.float32)
-    for row in range(0, count, 8):
-        for column in range(0, count, 64):
-            some = rows[row : row + 8] @ rows[column : column + 64].T
-            found[row : row + 8, column : column + 64] = some
-    return found
 
 
 def _near(one: Sequence[Vector], other: Sequence[Vector], least: float) -> bool:

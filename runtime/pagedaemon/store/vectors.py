@@ -397,3 +397,18 @@ def portions_of(
         if len(rows) < size:
             return
         after = rows[-1][0]
+
+
+def products(rows: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What `rows @ others.T` gives, on this thread alone: of vectors of length one, all cosines. A
+    linear algebra library takes a thread of every core for it, and they spin for a while after it:
+    of 10 rows with 200 others 10 ms of CPU in place of 0.06, of 10,000 with one 7 in place of 1.5.
+
+    Args:
+        rows: a vector each.
+        others: the same.
+    """
+    import numpy as np
+
+    found: NDArray[np.float32] = np.einsum("ij,kj->ik", rows, others)
+    return found
