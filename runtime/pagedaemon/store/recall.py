@@ -92,7 +92,9 @@ _CONDITIONS = _conditions()
 
 @lru_cache(maxsize=512)
 def _shape(fields: tuple[str, ...]) -> Shape:
-    return Shape("message", messages, [_CONDITIONS[name] for name in fields], _newest_first)
+    # What a search finds has words.
+    asked = [_CONDITIONS[name] for name in fields if name != "with_words"]
+    return Shape("message", messages, asked, _newest_first)
 
 
 def _values(given: MessageFilter) -> dict[str, Any]:
@@ -198,6 +200,8 @@ def _places() -> Select[Any]:
     before = select(func.max(earlier.c.seq)).where(
         earlier.c.conversation_id == words.c.conversation_id, earlier.c.seq < words.c.seq
     )
+    asked = listed("ids")
+    found = asked.join(words, words.c.id == asked.c.value)
     return select(
         messages.c.id,
         messages.c.conversation_id,
@@ -208,7 +212,7 @@ def _places() -> Select[Any]:
         before.scalar_subquery(),
         func.length(words.c.text),
         func.substr(words.c.text, bindparam("tail")),
-    ).where(messages.c.id == words.c.id, messages.c.id.in_(select(listed("ids").c.value)))
+    ).select_from(found.join(messages, messages.c.id == words.c.id))
 
 
 _PLACES = _places()
