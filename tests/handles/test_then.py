@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pagedaemon import AsyncRuntime
+from pagedaemon import AsyncRuntime, Record
 from pagedaemon.handles.agents import AsyncAgent
 from pagedaemon.handles.recall import RecallHit
 from pagedaemon.testing import FakeClock
@@ -265,3 +265,37 @@ async def test_pages_of_the_records_of_a_time_have_each_once(runtime: AsyncRunti
     ids = [hit.id for page in pages for hit in page.hits]
     assert len(ids) == len(set(ids)) == 130
     assert {page.total for page in pages} == {130}
+
+
+EARLY = ("Adopted a cat", "Gran turned ninety", "Sold the van", "Moved to Leeds")
+LATE = (
+    *("Checked the brakes before the drive", "Ate before the concert", "Read a lot before bed"),
+    *("Paid 4 invoices between flights", "Locked up before leaving", "Slept until noon"),
+)
+
+
+@pytest.mark.parametrize("sure", [False, True])
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("before 2024", EARLY),
+        ("What happened before 2024?", EARLY),
+        ("until 2023", EARLY),
+        ("What did we talk about between March 2022 and April 2023?", EARLY),
+        ("before 2019", ()),
+    ],
+)
+async def test_a_time_alone_puts_what_was_then_first_whatever_words_name_it(
+    runtime: AsyncRuntime, query: str, found: tuple[str, ...], sure: bool
+) -> None:
+    agent = await runtime.agents.create("ada")
+    said = {text: datetime(2022, 6, 1 + n, tzinfo=UTC) for n, text in enumerate(EARLY)}
+    said |= {text: datetime(2025, 6, 1 + n, tzinfo=UTC) for n, text in enumerate(LATE)}
+    await agent.archive.insert_many(Record(text, happened_at=at) for text, at in said.items())
+    await agent.recall.import_jsonl(
+        {"role": "user", "content": text, "created_at": at.isoformat()} for text, at in said.items()
+    )
+    for search in (agent.archive.search, agent.recall.search):
+        texts = [hit.text for hit in (await search(query, sure=sure)).hits]
+        assert set(texts[: len(found)]) == set(found)
+        assert found or not sure or not texts, "nothing was then, and no other time answers"

@@ -172,7 +172,7 @@ def in_context(
     around = standings(scores, places, words)
     weights = list(ranking.around)
     of_then = None if then is None or then.empty else then
-    if of_then is not None and of_then.meant.one_day:
+    if of_then is not None and (of_then.meant.one_day or of_then.asks_for_all):
         weights[_DAY] = 1 + sum(weights) - weights[_DAY]
     whole = 1 + sum(weights)
     ranked = []

@@ -212,7 +212,8 @@ def _by_time(
         if day:
             parts["day"] = day / (1 + weight)
         ranked.append(Scored(one.id, (one.score + day) / (1 + weight), parts))
-    return sorted(ranked, key=lambda one: -one.score)
+    # Of equals what was then comes first: the best by words alone has as much as it.
+    return sorted(ranked, key=lambda one: (-one.score, "day" not in one.parts))
 
 
 def _by_names(tx: Transaction, words: str, scored: list[Scored], ranking: Ranking) -> list[Scored]:

@@ -53,12 +53,16 @@ def meant(words: str, now: datetime, zone: tzinfo) -> Meant | None:
 
 
 def without_time(words: str, now: datetime, zone: tzinfo) -> str:
-    """A query without what `meant` reads in it: all of it where that is nothing."""
+    """A query without what `meant` reads in it, and without the words that make a stretch of it
+    ("before", "between"): all of it where that is nothing."""
     found = _first(words, now, zone)
     if found is None:
         return words
     said = found[0]
-    return f"{_PART.sub('', words[: said.start])} {words[said.stop :]}"
+    before, after = words[: said.start], words[said.stop :]
+    for opening in (_PART, _OPEN, _BETWEEN):
+        before = opening.sub("", before)
+    return f"{before} {_ONWARDS.sub('', after, count=1) if _ONWARDS.match(after) else after}"
 
 
 def may_name_a_time(words: str) -> bool:
