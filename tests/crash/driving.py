@@ -82,15 +82,9 @@ def stalls(seed: int, processes: int = 2, patience: float = 900.0, *, all: bool)
     return drive_all([{**job, "workload": name} for name in WORKLOADS], processes)
 
 
-BY_CHANCE = "in Lock.acquire"
-"""How a point ends that is only there where two tasks want a lock at the same moment: it may be met
-once and in no try after that."""
-
-
 def unstalled(report: Report) -> list[str]:
-    """The points of a run at which no process stood still, but for those that are met by chance."""
-    stalls = report["stalls"].items()
-    return [point for point, number in stalls if not number and not point.endswith(BY_CHANCE)]
+    """The points of a run at which no process stood still."""
+    return [point for point, number in report["stalls"].items() if not number]
 
 
 def summary_of_stalls(reports: Sequence[Report]) -> str:

@@ -69,7 +69,9 @@ def test_what_words_do_not_find_is_told_from_what_they_find_of_ones_own(
     words = "unheardof harbour"
 
     def work(tx: Transaction) -> tuple[list[str], list[str]]:
-        others = recall.passing(given).not_found(tx, words, without=(), offset=0, limit=9)
+        others = recall.passing(given).not_found(
+            tx, recall.searched(given), words, without=(), offset=0, limit=9
+        )
         return list(recall.searched(given).matches(tx, words).scores), others
 
     assert database.read_now(work) == (["mine"], ["other"])

@@ -11,16 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pagedaemon.memory.sameness import LONGEST, Wording, apart, replaced, reworded
 from pagedaemon.store import outbox, passages, vectors
 from pagedaemon.store.passages import PassageFilter, PassageRow
 from pagedaemon.store.transaction import Transaction
 from pagedaemon.store.vectors import Embedded, Vector
-
-if TYPE_CHECKING:
-    pass
 
 ASKED = 16
 """The nearest records that are compared with a new one."""

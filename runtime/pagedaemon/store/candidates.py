@@ -103,6 +103,7 @@ class ByMatch:
         conditions: Sequence[ColumnElement[bool]],
         newest_first: Order,
     ) -> None:
+        self.match = match
         joined = table.join(match, match.c.id == table.c.id)
         best = select(table.c.id, *_scored(match)).select_from(joined).where(*conditions)
         ordered = best.order_by(match.c.score.desc(), *newest_first(table))
@@ -215,8 +216,7 @@ class Searched:
         asked = self.asked(tx, words)
         if asked is None:
             return [], self.values
-        matching = fulltext.MATCHING_OF_FEW if "numbers" in asked else fulltext.MATCHING
-        return [column.not_in(select(matching[self.shape.kind].c.id))], asked
+        return [column.not_in(select(self._ways(asked).match.c.id))], asked
 
     def _ways(self, asked: Mapping[str, Any]) -> ByMatch:
         return self.shape.few if "numbers" in asked else self.shape.any

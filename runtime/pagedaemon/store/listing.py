@@ -31,11 +31,11 @@ class Listing:
         order: Sequence[ColumnElement[Any]],
     ) -> None:
         self.id = table.c.id
-        self.passing = select(table.c.id).where(*conditions).order_by(*order)
-        self.newest = self.passing.limit(bindparam("limit"))
+        passing = select(table.c.id).where(*conditions).order_by(*order)
+        self.newest = passing.limit(bindparam("limit"))
         self.count = select(func.count()).select_from(table).where(*conditions)
         left = table.c.id.not_in(select(listed("without").c.value))
-        self.left = self.passing.where(left).limit(bindparam("limit")).offset(bindparam("offset"))
+        self.left = passing.where(left).limit(bindparam("limit")).offset(bindparam("offset"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,6 @@ class Listed:
     listing: Listing
     values: Mapping[str, Any]
     """Of the filter."""
-    searched: Searched
-    """The same as it is searched."""
 
     def newest(self, tx: Transaction, limit: int) -> list[str]:
         """Ids of the first."""
@@ -57,14 +55,22 @@ class Listed:
         return int(tx.scalar(self.listing.count, self.values))
 
     def not_found(
-        self, tx: Transaction, words: str, *, without: Collection[str], offset: int, limit: int
+        self,
+        tx: Transaction,
+        searched: Searched,
+        words: str,
+        *,
+        without: Collection[str],
+        offset: int,
+        limit: int,
     ) -> list[str]:
         """Ids of what matches by none of these words.
 
         Args:
+            searched: the same filter as it is searched.
             without: ids that are left out too.
         """
-        unmatched, values = self.searched.without(tx, words, self.listing.id)
+        unmatched, values = searched.without(tx, words, self.listing.id)
         page = {"without": as_list(without), "offset": offset, "limit": limit}
         left = self.listing.left.where(*unmatched)
         return [row[0] for row in tx.all(left, {**values, **page})]

@@ -391,7 +391,7 @@ def _listing(fields: tuple[str, ...]) -> Listing:
 def passing(given: PassageFilter) -> Listed:
     """The passages that pass a filter, first what tells of what was last."""
     values = _given(given)
-    return Listed(_listing(tuple(values)), values, searched(given))
+    return Listed(_listing(tuple(values)), values)
 
 
 def searched(given: PassageFilter) -> Searched:

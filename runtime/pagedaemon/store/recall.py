@@ -154,7 +154,7 @@ def _listing(fields: tuple[str, ...]) -> Listing:
 def passing(given: MessageFilter) -> Listed:
     """The messages that pass a filter, newest first."""
     values = _values(given)
-    return Listed(_listing(tuple(values)), values, searched(given))
+    return Listed(_listing(tuple(values)), values)
 
 
 def searched(given: MessageFilter) -> Searched:

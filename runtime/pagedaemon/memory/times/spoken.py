@@ -59,10 +59,10 @@ def without_time(words: str, now: datetime, zone: tzinfo) -> str:
     if found is None:
         return words
     said = found[0]
-    before, after = words[: said.start], words[said.stop :]
+    before, onwards = words[: said.start], _ONWARDS.match(words, said.stop)
     for opening in (_PART, _OPEN, _BETWEEN):
         before = opening.sub("", before)
-    return f"{before} {_ONWARDS.sub('', after, count=1) if _ONWARDS.match(after) else after}"
+    return f"{before} {words[said.stop if onwards is None else onwards.end() :]}"
 
 
 def may_name_a_time(words: str) -> bool:

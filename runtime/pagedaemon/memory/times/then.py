@@ -104,8 +104,12 @@ class Then(Generic[F]):
         return self.told.passing(self.within)
 
     @cached_property
+    def _searched(self) -> Searched:
+        return self.told.searched(self.within)
+
+    @cached_property
     def _matches(self) -> Matches:
-        return self._passing.searched.matches(self.tx, self.words, signs=False)
+        return self._searched.matches(self.tx, self.words, signs=False)
 
     def candidates(self, most: int) -> list[str]:
         """Ids of the best of them by words, and of the newest, so many of either."""
@@ -132,11 +136,11 @@ class Then(Generic[F]):
         """How many of them no word finds, beside those with these ids, which none finds either."""
         if self.meant.number is not None:
             return 0
-        there = self._passing.searched.there(self.tx, found)
+        there = self._searched.there(self.tx, found)
         return self._passing.count(self.tx) - self._matches.total - len(there)
 
     def rest(self, without: Sequence[str], *, offset: int, limit: int) -> list[str]:
         """Ids of those that no word finds, without these, newest first."""
         return self._passing.not_found(
-            self.tx, self.words, without=without, offset=offset, limit=limit
+            self.tx, self._searched, self.words, without=without, offset=offset, limit=limit
         )
