@@ -243,8 +243,9 @@ async def test_the_api_tells_what_says_the_same_and_stores_nothing(tmp_path: Pat
 
 async def test_pages_have_every_hit_once_and_what_differs_first(tmp_path: Path) -> None:
     other = [f"Lin and peanuts, chapter {n}" for n in range(7)]
-    async with opened(tmp_path, Chosen(NEAR)) as (_, agent):
+    async with opened(tmp_path, Chosen(NEAR)) as (runtime, agent):
         await agent.archive.insert_many([FACT, *AGAIN, *MORE, *other])
+        await runtime.catch_up()
         whole = await agent.archive.search("Lin peanuts", page_size=50)
         for size in (1, 3, 5):
             pages = [
@@ -268,8 +269,9 @@ async def test_pages_have_every_hit_once_and_what_differs_first(tmp_path: Path) 
 
 @pytest.mark.parametrize("ranking", ["generative_agents", "blend", "recent_confident"])
 async def test_a_published_formula_ranks_as_it_was_published(tmp_path: Path, ranking: str) -> None:
-    async with opened(tmp_path, Chosen(NEAR)) as (_, agent):
+    async with opened(tmp_path, Chosen(NEAR)) as (runtime, agent):
         await agent.archive.insert_many([FACT, *AGAIN, *MORE, "Tom and his peanuts"])
+        await runtime.catch_up()
         before = await agent.archive.search(FACT, ranking=ranking)
         await agent.update(near_repeats=None)
         after = await agent.archive.search(FACT, ranking=ranking)
@@ -378,9 +380,10 @@ async def test_of_many_that_are_one_sentence_but_for_a_word_two_keep_their_place
 ) -> None:
     words = ["likes", "loves", "enjoys", "adores"]
     near = {f"Lin {word} dark tea": ("Lin likes dark tea", 0.97) for word in words[1:]}
-    async with opened(tmp_path, Chosen(near)) as (_, agent):
+    async with opened(tmp_path, Chosen(near)) as (runtime, agent):
         await agent.archive.insert_many([f"Lin {word} dark tea" for word in words])
         await agent.archive.insert("The tea stands on the shelf")
+        await runtime.catch_up()
         texts = [hit.text for hit in (await agent.archive.search("dark tea", page_size=3)).hits]
         assert "The tea stands on the shelf" in texts
 
@@ -391,8 +394,9 @@ async def test_a_long_text_repeats_another_piece_by_piece(tmp_path: Path) -> Non
     texts = [f"{begin} and then of ships", f"{begin} and then, well, of ships"]
     other = begin + " " + " ".join(f"other{'abcdefghij'[n % 10]}" for n in range(60))
     assert len(other) < LONGEST
-    async with opened(tmp_path, FakeEmbedder()) as (_, agent):
+    async with opened(tmp_path, FakeEmbedder()) as (runtime, agent):
         await agent.archive.insert_many([*texts, other])
+        await runtime.catch_up()
         found = await agent.archive.near_repeats(texts[0])
         assert sorted(hit.text for hit in found) == sorted(texts)
 
